@@ -9,6 +9,8 @@ export interface Contender {
   /** `undefined` for entries made by other clients (Go, etcdctl). */
   readonly owner: string | undefined;
   readonly since: Date | undefined;
+  /** Of a leader or a candidate: what it has campaigned with or proclaimed, cut at 256 bytes. Any other entry has none. */
+  readonly value: string | undefined;
   /** `undefined` if the lease ended between the two reads. */
   readonly ttlRemainingMs: number | undefined;
   /** Bigints become decimal strings, the date ISO 8601. */

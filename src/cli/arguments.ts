@@ -2,6 +2,7 @@
 // connects. `ETCDCTL_*` variables that users have set for etcdctl work here, with its rules; a flag wins over its variable.
 import type { parseArgs, ParseArgsConfig } from "node:util";
 import type { ConnectOptions } from "../index.js";
+import { didYouMean, suggestions } from "../options/check.js";
 import { checkNoDiscovery, etcdctlConnection, variableOf } from "../options/etcdctl.js";
 import type { AnyCommand, Flags, Given } from "./command.js";
 import { type Io, usageError } from "./io.js";
@@ -52,6 +53,18 @@ export interface Parsed {
   readonly command: readonly string[];
 }
 
+/** How many of the words are flags of every command, with their values, before the name of the command. */
+export function leadingFlags(words: readonly string[]): number {
+  let count = 0;
+  for (let word = words[0]; word !== undefined; word = words[count]) {
+    const [, name = ""] = /^--([a-z-]+)$/.exec(word) ?? /^--([a-z-]+)=/.exec(word) ?? [];
+    const flag = Object.hasOwn(COMMON_FLAGS, name) ? (COMMON_FLAGS as Flags)[name] : undefined;
+    if (!flag || name === "help") break;
+    count += flag.value === undefined || word.includes("=") ? 1 : 2;
+  }
+  return Math.min(count, words.length);
+}
+
 /** @throws {CliError} on an unknown flag, a flag without its value, and too few or too many words. */
 export function parse(command: AnyCommand, words: readonly string[]): Parsed {
   const dashes = words.indexOf("--");
@@ -79,7 +92,10 @@ function parsed(command: AnyCommand, words: readonly string[]): ReturnType<typeo
   } catch (error) {
     // Its first sentence says which flag is wrong; the others explain "--" to users of other programs.
     const [what = ""] = (error as Error).message.split(/\. |\n/);
-    throw usageError(what.replace(/\.$/, ""), command.name);
+    const [, unknown] = /^Unknown option '--([^']*)'/.exec(what) ?? [];
+    const known = Object.keys({ ...COMMON_FLAGS, ...command.flags });
+    const near = unknown === undefined ? [] : suggestions(unknown, known);
+    throw usageError(`${what.replace(/\.$/, "")}${didYouMean(near.map((name) => `--${name}`))}`);
   }
 }
 
@@ -89,8 +105,8 @@ function checkWords(
   rest: readonly string[],
 ): void {
   const usage = `usage: leasehold ${name} ${args}`;
-  if (words.length < min || words.length > max) throw usageError(usage, name);
-  if (takesCommand ? rest.length === 0 : rest.length > 0) throw usageError(usage, name);
+  if (words.length < min || words.length > max) throw usageError(usage);
+  if (takesCommand ? rest.length === 0 : rest.length > 0) throw usageError(usage);
 }
 
 /** `leasehold --help`. */
@@ -102,7 +118,7 @@ export const overview = (commands: readonly AnyCommand[]): string =>
     "",
     ...columns(commands.map(({ name, args, summary }) => [`  ${name} ${args}`.trimEnd(), summary])),
     "",
-    "leasehold COMMAND --help explains one of them. leasehold --version prints the version.",
+    "leasehold help COMMAND explains one of them. leasehold --version prints the version.",
     "",
   ].join("\n");
 

@@ -18,22 +18,22 @@ export function parseDuration(flag: string, text: string): number {
 export function parseInteger(
   flag: string,
   text: string,
-  { min, max, command }: { readonly min: number; readonly max: number; readonly command?: string },
+  { min, max }: { readonly min: number; readonly max: number },
 ): number {
   const number = /^\d{1,16}$/.test(text) ? Number(text) : NaN;
   if (number >= min && number <= max) return number;
   const rule = `a whole number from ${min}${max === Infinity ? "" : ` to ${max}`}`;
-  throw usageError(`--${flag} must be ${rule}, got ${JSON.stringify(text)}`, command);
+  throw usageError(`--${flag} must be ${rule}, got ${JSON.stringify(text)}`);
 }
 
 const [MIN_TTL_SECONDS, MAX_TTL_SECONDS] = [2, 86_400];
 
 /** The value of `--ttl`, in seconds. */
-export function parseTtl(text: string, command?: string): number {
+export function parseTtl(text: string): number {
   const seconds = parseDuration("ttl", text) / 1000;
   if (Number.isInteger(seconds) && seconds >= MIN_TTL_SECONDS && seconds <= MAX_TTL_SECONDS) return seconds;
   const rule = `whole seconds from ${MIN_TTL_SECONDS}s to ${MAX_TTL_SECONDS}s`;
-  throw usageError(`--ttl must be ${rule}, got ${JSON.stringify(text)}`, command);
+  throw usageError(`--ttl must be ${rule}, got ${JSON.stringify(text)}`);
 }
 
 /** `41 s`, `3 min`, `2.5 h`: two digits at most say enough. */

@@ -1,4 +1,6 @@
+import { didYouMean, suggestions } from "../options/check.js";
 import type { AnyCommand } from "./command.js";
+import { usageError } from "./io.js";
 
 /** In the order of the help. Only what is asked for is loaded: `run` needs no server, and `show` none that ends processes. */
 const COMMANDS: Readonly<Record<string, () => Promise<AnyCommand>>> = {
@@ -17,9 +19,15 @@ const COMMANDS: Readonly<Record<string, () => Promise<AnyCommand>>> = {
   completion: async () => (await import("./completion.js")).completion(allCommands),
 };
 
-/** The command of this name; undefined if there is none. */
-export const commandOf = async (name: string): Promise<AnyCommand | undefined> =>
-  Object.hasOwn(COMMANDS, name) ? COMMANDS[name]?.() : undefined;
+export const isCommandName = (name: string): boolean => Object.hasOwn(COMMANDS, name);
+
+/** @throws {CliError} if there is no command of this name. */
+export async function commandOf(name: string): Promise<AnyCommand> {
+  const load = isCommandName(name) ? COMMANDS[name] : undefined;
+  if (load) return load();
+  const near = suggestions(name, Object.keys(COMMANDS));
+  throw usageError(`there is no command ${JSON.stringify(name)}${didYouMean(near)}`);
+}
 
 export const allCommands = (): Promise<readonly AnyCommand[]> =>
   Promise.all(Object.values(COMMANDS).map((load) => load()));

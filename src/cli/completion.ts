@@ -272,7 +272,7 @@ export const completion = (commands: () => Promise<readonly AnyCommand[]>): AnyC
     flags: {},
     async run({ positionals: [shell = ""], io, json: wantsJson }) {
       if (!isShell(shell))
-        throw usageError(`a shell must be bash, zsh or fish, got ${JSON.stringify(shell)}`, "completion");
+        throw usageError(`a shell must be bash, zsh or fish, got ${JSON.stringify(shell)}`);
       const script = SCRIPTS[shell](wordsOf(await commands()));
       await write(io, wantsJson ? json({ shell, script } satisfies CompletionJson) : script);
       return EXIT.ok;

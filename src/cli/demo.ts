@@ -41,7 +41,7 @@ export const demo = command({
   async run({ flags, io, json, signal }) {
     const given: Readonly<Record<string, string | true | undefined>> = flags;
     const needless = Object.keys(CONNECTION_FLAGS).find((name) => name !== "endpoints" && given[name]);
-    if (needless !== undefined) throw usageError(`demo takes no --${needless}`, "demo");
+    if (needless !== undefined) throw usageError(`demo takes no --${needless}`);
     const { optionsOf, startDev, play, NoEtcdError } = (await import(
       new URL("./demo/play.js", import.meta.url).href
     )) as Demo;

@@ -25,19 +25,16 @@ export const dev = command({
     "even-in-production": { text: "start also with NODE_ENV=production" },
   },
   async run({ flags, io, signal, json: wantsJson }) {
-    const members = parseInteger("members", flags.members ?? "1", { min: 1, max: 3, command: "dev" });
+    const members = parseInteger("members", flags.members ?? "1", { min: 1, max: 3 });
     const max = 65_536 - members;
-    const port = parseInteger("port", flags.port ?? "2379", { min: 0, max, command: "dev" });
+    const port = parseInteger("port", flags.port ?? "2379", { min: 0, max });
     const version = VERSIONS.find((each) => each === (flags.version ?? "3.6"));
-    if (members === 2) throw usageError('--members must be 1 or 3, got "2"', "dev");
+    if (members === 2) throw usageError('--members must be 1 or 3, got "2"');
     if (version === undefined)
-      throw usageError(`--version must be 3.4, 3.5, 3.6 or 3.7, got "${flags.version}"`, "dev");
+      throw usageError(`--version must be 3.4, 3.5, 3.6 or 3.7, got "${flags.version}"`);
     const evenInProduction = flags["even-in-production"] === true;
     if (io.env["NODE_ENV"] === "production" && !evenInProduction)
-      throw usageError(
-        "NODE_ENV is production, and this etcd keeps nothing; see --even-in-production",
-        "dev",
-      );
+      throw usageError("NODE_ENV is production, and this etcd keeps nothing; see --even-in-production");
     // Another file of the package, which no other command needs.
     const { startDevEtcd } = await import("../testing/start.js");
     const options = { port, members: members as 1 | 3, version, evenInProduction };

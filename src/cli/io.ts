@@ -91,8 +91,8 @@ export class CliError extends Error {
   }
 }
 
-export const usageError = (message: string, command?: string): CliError =>
-  new CliError(EXIT.usage, message, `see leasehold ${command === undefined ? "" : `${command} `}--help`);
+/** The hint is the help of the command: see `report` in main.ts. */
+export const usageError = (message: string): CliError => new CliError(EXIT.usage, message);
 
 const HINTS: Partial<Record<LeaseholdError["code"], readonly [exitCode: number, hint?: string]>> = {
   ETCD_UNAVAILABLE: [EXIT.unavailable, "check --endpoints; leasehold doctor looks at each of them"],
@@ -208,6 +208,16 @@ export function endSignal(): EndSignal {
 export const hexLease = (leaseId: bigint): string =>
   leaseId < 0n ? `-${(-leaseId).toString(16).padStart(15, "0")}` : leaseId.toString(16).padStart(16, "0");
 
+/** Whom an entry belongs to: its owner, the value of a candidate, or some other client. */
+export const ownerText = ({
+  owner,
+  value,
+  leaseId,
+}: Pick<Contender, "owner" | "value" | "leaseId">): string => {
+  const lease = leaseId === 0n ? "no lease" : `lease ${hexLease(leaseId)}`;
+  return owner ?? value ?? `other client (${lease})`;
+};
+
 /** Both spellings of a lease ID, as every line has them. */
 export const leaseJson = (leaseId: bigint): Pick<ContenderJson, "leaseId" | "lease"> => ({
   leaseId: leaseId.toString(),
@@ -216,11 +226,12 @@ export const leaseJson = (leaseId: bigint): Pick<ContenderJson, "leaseId" | "lea
 
 /** Without what is undefined. */
 export const contenderJson = (contender: Omit<Contender, "toJSON">): ContenderJson => {
-  const { name, key, state, revision, leaseId, owner, since, ttlRemainingMs } = contender;
+  const { name, key, state, revision, leaseId, owner, since, value, ttlRemainingMs } = contender;
   return {
     ...{ name, key, state, revision: revision.toString() },
     ...leaseJson(leaseId),
     ...(owner !== undefined && { owner }),
+    ...(value !== undefined && { value }),
     ...(since !== undefined && { since: since.toISOString() }),
     ...(ttlRemainingMs !== undefined && { ttlRemainingMs }),
   };

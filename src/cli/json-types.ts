@@ -20,6 +20,8 @@ export interface ContenderJson {
   readonly owner?: string;
   /** ISO 8601: when it joined the queue, by its own clock. */
   readonly since?: string;
+  /** Of a leader or a candidate: what it has campaigned with or proclaimed, cut at 256 bytes. */
+  readonly value?: string;
   /** What is left of its lease; missing in `ls` and `top`, and if the key has no lease. */
   readonly ttlRemainingMs?: number;
 }

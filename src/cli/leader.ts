@@ -29,6 +29,7 @@ export const leader = command({
     const found = await new Election(connect(), name).leader();
     if (wantsJson) io.stdout.write(json(leaderJson(name, found)));
     else if (found) io.stdout.write(`${printable(found.value, Infinity)}\n`);
+    else io.stderr.write(`leasehold: ${JSON.stringify(name)} has no leader\n`);
     return found ? EXIT.ok : EXIT.nothing;
   },
 });

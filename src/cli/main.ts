@@ -1,8 +1,8 @@
 import { type Cluster, connect } from "../index.js";
 import { printable } from "../util/printable.js";
-import { connectionOf, helpOf, overview, parse } from "./arguments.js";
-import type { AnyCall } from "./command.js";
-import { allCommands, commandOf } from "./commands.js";
+import { connectionOf, helpOf, leadingFlags, overview, parse } from "./arguments.js";
+import type { AnyCall, AnyCommand } from "./command.js";
+import { allCommands, commandOf, isCommandName } from "./commands.js";
 import {
   CliError,
   cliErrorOf,
@@ -13,7 +13,6 @@ import {
   json,
   outputEnd,
   type OutputEnd,
-  usageError,
 } from "./io.js";
 import type { ErrorJson } from "./json-types.js";
 
@@ -31,25 +30,43 @@ let exitsAtOnce = false;
 async function main(words: readonly string[], io: Io): Promise<number> {
   const wantsJson = words.slice(0, words.includes("--") ? words.indexOf("--") : undefined).includes("--json");
   const output = outputEnd(io);
+  // Flags of every command may stand before its name.
+  const flags = leadingFlags(words);
+  const [name, ...others] = words.slice(flags);
   try {
-    return await dispatch(words, io, output);
+    if (name === undefined || name === "--help" || name === "-h" || name === "help")
+      return await help(name, others[0], io);
+    if (name === "--version" || name === "version") {
+      io.stdout.write(`leasehold ${version()}\n`);
+      return EXIT.ok;
+    }
+    return await dispatch(await commandOf(name), [...words.slice(0, flags), ...others], { io, output });
   } catch (error) {
-    report(io, cliErrorOf(error), wantsJson);
-    return cliErrorOf(error).exitCode;
+    const { message, exitCode, hint } = cliErrorOf(error);
+    const command = name !== undefined && isCommandName(name) ? ` ${name}` : "";
+    const help = exitCode === EXIT.usage ? `see leasehold${command} --help` : undefined;
+    report(io, new CliError(exitCode, message, hint ?? help), wantsJson);
+    return exitCode;
   }
 }
 
-async function dispatch([name, ...words]: readonly string[], io: Io, output: OutputEnd): Promise<number> {
-  if (name === undefined || name === "help" || name === "--help" || name === "-h") {
-    (name === undefined ? io.stderr : io.stdout).write(overview(await allCommands()));
-    return name === undefined ? EXIT.usage : EXIT.ok;
-  }
-  if (name === "--version" || name === "version") {
-    io.stdout.write(`leasehold ${version()}\n`);
-    return EXIT.ok;
-  }
-  const command = await commandOf(name);
-  if (!command) throw usageError(`there is no command ${JSON.stringify(name)}`);
+async function help(name: string | undefined, of: string | undefined, io: Io): Promise<number> {
+  const text =
+    name === "help" && of !== undefined ? helpOf(await commandOf(of)) : overview(await allCommands());
+  (name === undefined ? io.stderr : io.stdout).write(text);
+  return name === undefined ? EXIT.usage : EXIT.ok;
+}
+
+interface Streams {
+  readonly io: Io;
+  readonly output: OutputEnd;
+}
+
+async function dispatch(
+  command: AnyCommand,
+  words: readonly string[],
+  { io, output }: Streams,
+): Promise<number> {
   const parsed = parse(command, words);
   if (parsed.flags["help"] !== undefined) {
     io.stdout.write(helpOf(command));

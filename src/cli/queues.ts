@@ -16,7 +16,18 @@ import {
 } from "../index.js";
 import { printable } from "../util/printable.js";
 import { command, formatDuration, parseInteger } from "./command.js";
-import { CliError, EXIT, type Io, json, usageError, width, write, contenderJson, hexLease } from "./io.js";
+import {
+  CliError,
+  EXIT,
+  type Io,
+  json,
+  usageError,
+  width,
+  write,
+  contenderJson,
+  hexLease,
+  ownerText,
+} from "./io.js";
 import type { LockJson, QueueJson, ReleaseJson } from "./json-types.js";
 
 /** As many as the library reports. */
@@ -29,12 +40,12 @@ const NONE = "-";
 const ageText = ({ since }: Contender, now: number): string =>
   since === undefined ? NONE : formatDuration(now - since.getTime());
 
-const TITLES = ["STATE", "OWNER", "AGE", "SINCE", "TTL LEFT", "LEASE", "FENCE", "KEY"];
+const TITLES = ["STATE", "OWNER", "JOINED", "SINCE", "TTL LEFT", "LEASE", "FENCE", "KEY"];
 
 /** Under `TITLES`. */
 const rowOf = (contender: Contender, now: number): string[] => [
   contender.state,
-  contender.owner ?? NONE,
+  ownerText(contender),
   ageText(contender, now),
   contender.since?.toISOString() ?? NONE,
   contender.ttlRemainingMs === undefined ? NONE : formatDuration(contender.ttlRemainingMs),
@@ -84,10 +95,10 @@ export const ls = command({
   ],
   flags: { limit: { value: "N", text: "at most so many locks; default all" } },
   async run({ positionals: [prefix = ""], flags, io, connect, signal, now, json: wantsJson }) {
-    const most = { min: 1, max: Infinity, command: "ls" };
+    const most = { min: 1, max: Infinity };
     let left = flags.limit === undefined ? Infinity : parseInteger("limit", flags.limit, most);
     const cluster = connect();
-    const table = new GrowingTable(["NAME", "KIND", "HOLDER", "AGE", "WAITERS"]);
+    const table = new GrowingTable(["NAME", "KIND", "HOLDER", "JOINED", "WAITERS"]);
     let cursor: string | undefined;
     do {
       const page = await list(cluster, prefix, { limit: Math.min(left, PAGE), cursor, signal });
@@ -106,7 +117,7 @@ export const ls = command({
 const cells = ({ name, kind, holder, waiters }: LockSummary, now: number): string[] => [
   name,
   kind,
-  holder?.owner ?? NONE,
+  holder === undefined ? NONE : ownerText(holder),
   holder === undefined ? NONE : ageText(holder, now),
   waiters.toString(),
 ];
@@ -125,7 +136,7 @@ export const show = command({
   help: [
     "Shows the holders and the waiters of a lock or an election in the order of the queue, of all clients: leasehold, Go, etcdctl,\n" +
       "jetcd.",
-    "AGE is how long ago an entry joined the queue, by its own clock; FENCE is the create revision of its key, which is the\n" +
+    "JOINED is how long ago an entry joined the queue, by its own clock; FENCE is the create revision of its key, which is the\n" +
       "fence of an exclusive holder; LEASE is the ID that etcdctl lease takes.",
     "Exit code 1: no client holds or waits.",
   ],
@@ -133,10 +144,12 @@ export const show = command({
     limit: { value: "N", text: "at most so many holders and so many waiters, up to 1000; default 100" },
   },
   async run({ positionals: [name = ""], flags, io, connect, signal, now, json: wantsJson }) {
-    const limit = parseInteger("limit", flags.limit ?? "100", { min: 1, max: MAX_LIMIT, command: "show" });
+    const limit = parseInteger("limit", flags.limit ?? "100", { min: 1, max: MAX_LIMIT });
     const queue = await inspect(connect(), name, { limit, signal });
     await write(io, wantsJson ? json(queueJson(queue)) : textOf(queue, now()));
-    return queue.total.holders + queue.total.waiters > 0 ? EXIT.ok : EXIT.nothing;
+    if (queue.total.holders + queue.total.waiters > 0) return EXIT.ok;
+    if (!wantsJson) io.stderr.write(`leasehold: no client holds ${JSON.stringify(name)} or waits for it\n`);
+    return EXIT.nothing;
   },
 });
 
@@ -213,7 +226,6 @@ async function findEntry(
   if (byName && byKey)
     throw usageError(
       `${JSON.stringify(word)} is the name of a lock and the key of an entry: give --as name or --as key`,
-      "release",
     );
   if (!named || !byName) return around && byKey ? { queue: around, entry: byKey } : undefined;
   if (named.total.holders === 1) return { queue: named, entry: byName };
@@ -225,7 +237,7 @@ async function findEntry(
 function entryOf({ holders, waiters }: QueueState, key: string): Contender | undefined {
   const [entry, ...others] = [...holders, ...waiters].filter((contender) => contender.key === key);
   if (others.length > 0)
-    throw usageError(`${others.length + 1} keys look like ${JSON.stringify(key)}: give the name`, "release");
+    throw usageError(`${others.length + 1} keys look like ${JSON.stringify(key)}: give the name`);
   return entry;
 }
 
@@ -261,7 +273,7 @@ export const release = command({
   async run({ positionals: [word = ""], flags, io, connect, signal, now, json: wantsJson }) {
     const reading = flags.as;
     if (reading !== undefined && reading !== "name" && reading !== "key")
-      throw usageError(`--as must be name or key, got ${JSON.stringify(reading)}`, "release");
+      throw usageError(`--as must be name or key, got ${JSON.stringify(reading)}`);
     const asks = flags.yes !== true;
     if (asks && !(io.stdin.isTTY && io.stderr.isTTY))
       throw new CliError(

@@ -71,7 +71,7 @@ export const ui = command({
     release: { text: "let the page release holders and waiters by force, after a confirmation" },
   },
   async run({ positionals: [prefix = ""], flags, io, connect, signal, json: wantsJson }) {
-    const port = parseInteger("port", flags.port ?? "0", { min: 0, max: 65_535, command: "ui" });
+    const port = parseInteger("port", flags.port ?? "0", { min: 0, max: 65_535 });
     const cluster = connect();
     // A prefix, an address or a password that is wrong ends the command here, in one line.
     await list(cluster, prefix, { limit: 1, signal });

@@ -9,6 +9,7 @@ import { withJson } from "../telemetry/publish.js";
 import { firstAbort } from "../util/abort.js";
 import type { Clock, Timer } from "../util/clock.js";
 import { tellOutside } from "../util/own-context.js";
+import { printable } from "../util/printable.js";
 import { type HoldFacts, holdMessage, type LockAbout } from "./events.js";
 
 /** Work that the first call starts and every call waits for. The promise may be left un-awaited. */
@@ -156,6 +157,20 @@ export interface HoldJson {
   readonly remainingMs: number;
 }
 
+/** Their end was written: one line for all holds that end with one session. */
+const warned = new WeakSet<Lease>();
+const MAX_WARNING = 500;
+
+/** Without a logger, a subscriber and a use of its `signal`, nothing else shows a loss before the release. */
+function warnOfLoss(lease: Lease, { message }: Error): void {
+  if (lease.over) {
+    if (warned.has(lease)) return;
+    warned.add(lease);
+  }
+  const text = `${printable(message, MAX_WARNING)}. Use lock.signal, or connect({ log: console }).`;
+  process.emitWarning(text, { type: "LeaseholdWarning", code: "LOCK_LOST" });
+}
+
 /** The members that work alike for a hold of one name and of several. */
 export abstract class HoldBase implements LimitedHold {
   readonly #released = new Once(() =>
@@ -191,6 +206,8 @@ export abstract class HoldBase implements LimitedHold {
   /** The reason of its signal, if it has ended. */
   protected abstract get end(): HoldEnd | undefined;
   protected abstract releaseOnce(): Promise<void>;
+  /** Whether somebody has read `signal`, which reports the end. */
+  protected abstract get observed(): boolean;
 
   /** A caller gets the hold: its end is published. The end of a hold that no caller got is not published. */
   started(about: LockAbout): void {
@@ -224,11 +241,15 @@ export abstract class HoldBase implements LimitedHold {
   /** It was held longer than its `maxHoldMs`: it is lost, and its limits release it after the grace. */
   abstract exceeded(maxHoldMs: number): void;
 
-  /** The hold has ended. Publishes that, unless it has been published before or there is no subscriber. */
+  /** The hold has ended. Publishes that, or warns of a loss that nothing else reports, unless it was published before. */
   ended(reason: HoldEndReason, error: Error | undefined, heldMs = this.#heldMs): void {
-    const described = holdEndChannel.hasSubscribers ? this.message() : undefined;
+    const described = this.message();
     this.#about = undefined;
     if (!described) return;
+    if (!holdEndChannel.hasSubscribers) {
+      if (error && reason !== "closed" && !this.observed) warnOfLoss(this.#lease, error);
+      return;
+    }
     // In Node.js 20, a spread that is followed by further properties takes 30 times as long.
     const message = withJson(Object.assign(described, { heldMs, reason, error }));
     // Any call may find a loss; a release is that of its caller.

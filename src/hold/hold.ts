@@ -280,6 +280,10 @@ export class HoldHandle extends HoldBase implements Hold, Dependent {
     return this.name;
   }
 
+  protected get observed(): boolean {
+    return this.#controller !== undefined;
+  }
+
   protected get end(): HoldEnd | undefined {
     this.#endWithSession();
     return this.#reason;

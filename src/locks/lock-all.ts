@@ -53,6 +53,7 @@ class MultiLockHandle extends HoldBase implements MultiLock {
   readonly #holds: readonly HoldHandle[];
   readonly #controller = new AbortController();
   #over = false;
+  #observed = false;
 
   constructor(holds: readonly HoldHandle[]) {
     super(HoldBase.leaseOf(holds[0] as HoldHandle));
@@ -75,6 +76,7 @@ class MultiLockHandle extends HoldBase implements MultiLock {
   }
 
   get signal(): AbortSignal {
+    this.#observed = true;
     this.#endWithHolds();
     this.limits?.refresh();
     return this.#controller.signal;
@@ -114,6 +116,10 @@ class MultiLockHandle extends HoldBase implements MultiLock {
 
   protected override get shown(): Readonly<Record<string, unknown>> {
     return { names: this.names, fence: this.fence };
+  }
+
+  protected get observed(): boolean {
+    return this.#observed;
   }
 
   protected get label(): string {

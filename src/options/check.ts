@@ -21,6 +21,10 @@ export function suggestions(option: string, known: readonly string[]): readonly 
   return best === Infinity ? [] : ranked.filter(({ rank }) => rank === best).map(({ name }) => name);
 }
 
+/** What an error adds. */
+export const didYouMean = (near: readonly string[]): string =>
+  near.length === 0 ? "" : `: did you mean ${eitherOf(near)}?`;
+
 /** 0: the same name but for case, dashes and unit; from 1 on: single edits; then: one is a part of the other. */
 function rankOf(option: string, name: string): number {
   if (normal(option) === normal(name) || (stem(option) !== "" && stem(option) === stem(name))) return 0;
@@ -108,8 +112,7 @@ export function checkOptions(where: string, options: unknown, known: readonly st
   }
   for (const option of Object.keys(options)) {
     if (known.includes(option)) continue;
-    const near = suggestions(option, known);
-    const hint = near.length === 0 ? "" : `: did you mean ${eitherOf(near)}?`;
+    const hint = didYouMean(suggestions(option, known));
     const list = known.length === 0 ? ": it takes none" : ` (known: ${known.join(", ")})`;
     throw new TypeError(`Unknown option ${printable(option)} of ${where}${hint}${list}`);
   }

@@ -38,6 +38,8 @@ export class SeenEntry {
   /** When it joined the queue, by the clock of its client. */
   readonly since: Date | undefined;
   readonly permits: number | undefined;
+  /** Of a candidate of an election. */
+  readonly value: string | undefined;
   /** The kind of a queue in which the key is directly under the name. */
   readonly #kind: QueueKind = "unknown";
 
@@ -61,6 +63,7 @@ export class SeenEntry {
     // Go's mutex, etcdctl lock and jetcd write an empty value; a candidate's value is what it wants to tell.
     const other = isOurs || kv.value === "" ? "mutex" : "election";
     this.#kind = permits === undefined ? other : "semaphore";
+    if (this.#kind === "election") this.value = cut(kv.value);
   }
 
   /** With U+FFFD in the place of bytes that are no text. */
@@ -93,10 +96,10 @@ export class SeenEntry {
   }
 
   contenderIn(name: string, state: Contender["state"], ttlRemainingMs?: number): Contender {
-    const { key, createRevision: revision, leaseId, owner, bytes } = this;
+    const { key, createRevision: revision, leaseId, owner, value, bytes } = this;
     // The caller may change its date.
     const since = this.since && new Date(this.since);
-    const data = { name, key, state, revision, leaseId, owner, since, ttlRemainingMs };
+    const data = { name, key, state, revision, leaseId, owner, since, value, ttlRemainingMs };
     const toJSON = (): Record<string, unknown> => ({
       ...data,
       revision: revision.toString(),

@@ -118,10 +118,10 @@ export class WaitLines {
     return `${of}held by ${this.#holder(report.holder)}, ${report.ahead} ahead`;
   }
 
-  #holder({ owner, key, since }: Contender): string {
+  #holder({ owner, value, key, since }: Contender): string {
     const agoMs = since && this.context.clock.date().getTime() - since.getTime();
     // By the clock of another machine, which may be ahead.
     const joined = agoMs !== undefined && agoMs >= 0 ? ` (joined ${duration(agoMs)} ago)` : "";
-    return `${quoted(owner ?? key)}${joined}`;
+    return `${quoted(owner ?? value ?? key)}${joined}`;
   }
 }

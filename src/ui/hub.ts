@@ -177,8 +177,8 @@ class Detail {
 
 const EMPTY = { kind: "unknown", holders: [], waiters: [], total: { holders: 0, waiters: 0 } } as const;
 
-const personOf = ({ key, owner, revision, since, ttlRemainingMs }: Contender): Person => ({
-  ...{ key: shortKey(key), owner: owner ?? null, revision: String(revision) },
+const personOf = ({ key, owner, value, revision, since, ttlRemainingMs }: Contender): Person => ({
+  ...{ key: shortKey(key), owner: owner ?? value ?? null, revision: String(revision) },
   since: since?.getTime() ?? null,
   ttlMs: ttlRemainingMs ?? null,
 });

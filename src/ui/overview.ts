@@ -34,10 +34,10 @@ class History {
     for (const hold of this.#holds) {
       if (hold.to === null && !present.delete(hold.revision)) this.#end(hold, nowMs);
     }
-    for (const [revision, { owner, key, since }] of present) {
+    for (const [revision, { owner, value, key, since }] of present) {
       const joined = this.wasThere ? since?.getTime() : undefined;
       this.#holds.push({
-        ...{ holder: owner ?? key, revision, to: null, end: null },
+        ...{ holder: owner ?? value ?? key, revision, to: null, end: null },
         from: Math.min(joined ?? nowMs, nowMs),
         fromIsJoin: joined !== undefined,
       });
@@ -170,7 +170,7 @@ function rowOf({ name, kind, holders, waiters }: QueueView, history: History): R
   const [first] = holders;
   return {
     ...{ name, kind, holders: holders.length, waiters, losses: history.losses },
-    holder: first ? (first.owner ?? first.key) : null,
+    holder: first ? (first.owner ?? first.value ?? first.key) : null,
     since: (first && (history.sinceOf(first.revision) ?? first.since?.getTime())) ?? null,
   };
 }

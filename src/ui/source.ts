@@ -18,7 +18,7 @@ export interface QueueView {
   readonly name: string;
   readonly kind: QueueKind;
   /** Their keys as `shortKey` cuts them. */
-  readonly holders: readonly Pick<Contender, "key" | "owner" | "since" | "revision">[];
+  readonly holders: readonly Pick<Contender, "key" | "owner" | "since" | "revision" | "value">[];
   readonly waiters: number;
 }
 
@@ -143,8 +143,8 @@ export class BoardSource {
 function viewOf(board: Board, name: string): QueueView {
   const queue = board.queue(name);
   if (queue === undefined) return { name, kind: "unknown", holders: [], waiters: 0 };
-  const holders = queue.holders.map(({ createRevision: revision, key, owner, since }) => ({
-    ...{ revision, key: shortKey(key), owner, since },
+  const holders = queue.holders.map(({ createRevision: revision, key, owner, since, value }) => ({
+    ...{ revision, key: shortKey(key), owner, since, value },
   }));
   return { name, kind: queue.kind, holders, waiters: queue.waiterCount };
 }

@@ -115,10 +115,10 @@ function examsOf({
   const hosts = typeof connection.hosts === "string" ? [connection.hosts] : connection.hosts;
   const timeoutMs = parseDuration("timeout", flags.timeout ?? "2s");
   if (timeoutMs < 100 || timeoutMs > 60_000)
-    throw usageError(`--timeout must be 100ms to 60s, got ${flags.timeout}`, "doctor");
+    throw usageError(`--timeout must be 100ms to 60s, got ${flags.timeout}`);
   const shared = {
     prefix,
-    ttlSeconds: parseTtl(flags.ttl ?? "3s", "doctor"),
+    ttlSeconds: parseTtl(flags.ttl ?? "3s"),
     timeoutMs,
     clock: systemClock,
     signal,
@@ -126,7 +126,7 @@ function examsOf({
   const { credentials, auth } = connection;
   const secrets = new Set(auth ? [auth.password] : []);
   const odd = hosts.find((host) => !URL.canParse(host));
-  if (odd !== undefined) throw usageError(`--endpoints must list HOST:PORT, got ${odd}`, "doctor");
+  if (odd !== undefined) throw usageError(`--endpoints must list HOST:PORT, got ${odd}`);
   return [...new Set(hosts)].map((host) => examOf(host, { ...shared, credentials, auth, secrets }));
 }
 

@@ -17,7 +17,7 @@ import {
 } from "../../index.js";
 import { pause, systemClock } from "../../util/clock.js";
 import { type Call, command, type Given, parseInteger } from "../command.js";
-import { CliError, EXIT, usageError, contenderJson } from "../io.js";
+import { CliError, EXIT, usageError, contenderJson, ownerText } from "../io.js";
 import type { OnceJson, SlotJson, WaitingJson } from "../json-types.js";
 import { type CommandTask, runCommand, type Settled } from "./run-command.js";
 import {
@@ -73,7 +73,7 @@ function described(
   const others = total.holders > 1 ? ` and ${total.holders - 1} more` : "";
   const ahead = rank === 0 ? "next in the queue" : `${rank} ahead in the queue`;
   return {
-    text: `waiting for ${name}: held by ${holder.owner ?? holder.key}${others}, ${ahead}`,
+    text: `waiting for ${name}: held by ${ownerText(holder)}${others}, ${ahead}`,
     json: { event: "waiting", name, holder: contenderJson(holder), total, ahead: rank },
   };
 }
@@ -155,15 +155,15 @@ const IF_HELD = { wait: "wait", skip: "skip" } as const;
 function slotOf(flags: Given<typeof FLAGS>): Slot | undefined {
   if (flags.once === undefined) {
     for (const flag of ["rerun", "if-held"] as const)
-      if (flags[flag] !== undefined) throw usageError(`--${flag} needs --once`, "run");
+      if (flags[flag] !== undefined) throw usageError(`--${flag} needs --once`);
     return undefined;
   }
   for (const other of ["shared", "permits", "try"] as const)
-    if (flags[other] !== undefined) throw usageError(`--once and --${other} exclude each other`, "run");
+    if (flags[other] !== undefined) throw usageError(`--once and --${other} exclude each other`);
   const rerun = chosen("rerun", flags.rerun ?? "never", RERUN);
   const ifHeld = chosen("if-held", flags["if-held"] ?? "wait", IF_HELD);
   if (ifHeld === "skip" && flags.wait !== undefined)
-    throw usageError("--if-held skip and --wait exclude each other", "run");
+    throw usageError("--if-held skip and --wait exclude each other");
   return { slot: parseInteger("once", flags.once, { min: 0, max: Number.MAX_SAFE_INTEGER }), rerun, ifHeld };
 }
 
@@ -337,9 +337,9 @@ export const run = command({
 });
 
 function wantedOf(name: string, flags: Given<typeof FLAGS>): Wanted {
-  if (flags.try && flags.wait !== undefined) throw usageError("--try and --wait exclude each other", "run");
+  if (flags.try && flags.wait !== undefined) throw usageError("--try and --wait exclude each other");
   if (flags.shared && flags.permits !== undefined)
-    throw usageError("--shared and --permits exclude each other", "run");
+    throw usageError("--shared and --permits exclude each other");
   const waitMs = flags.try ? 0 : positiveDuration("wait", flags.wait);
   const permits =
     flags.permits === undefined ? undefined : parseInteger("permits", flags.permits, { min: 1, max: 1000 });
@@ -350,6 +350,6 @@ function wantedOf(name: string, flags: Given<typeof FLAGS>): Wanted {
 async function taken({ signal }: Pick<Call, "signal">, cluster: Cluster, name: string): Promise<CliError> {
   const state = await inspect(cluster, name, { limit: 1, signal }).catch(() => undefined);
   const holder = state?.holders[0];
-  const by = holder ? `: held by ${holder.owner ?? holder.key}` : "";
+  const by = holder ? `: held by ${ownerText(holder)}` : "";
   return new CliError(EXIT.timedOut, `lock "${name}" is taken${by}`);
 }

@@ -206,8 +206,8 @@ export function heldBy(holder: SeenEntry | undefined, queue: BoardQueue, now: No
 export const heldText = (held: Held | undefined): string =>
   held === undefined ? "?" : `${held.isExact ? "" : "<"}${formatDuration(Math.floor(held.ms / 1000) * 1000)}`;
 
-/** The owner, or the key of a client that writes none. */
-export const labelOf = ({ owner, key }: SeenEntry): string => owner ?? key;
+/** The owner, the value of a candidate, or the key of a client that writes neither. */
+export const labelOf = ({ owner, value, key }: SeenEntry): string => owner ?? value ?? key;
 
 /** The first holder, and how many hold besides it. */
 export function holderText({ holders }: BoardQueue): string {

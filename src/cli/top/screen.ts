@@ -88,7 +88,7 @@ const waitText = ({ since }: SeenEntry, { date }: Now): string =>
   since === undefined ? "waits" : `waits ${formatDuration(Math.max(0, date.getTime() - since.getTime()))}`;
 
 function entryText(state: string, entry: SeenEntry, columns: number): string {
-  const rest = Math.max(16, columns - 44);
+  const rest = Math.max(16, columns - 46);
   const lease = entry.leaseId === 0n ? "no lease" : `lease ${entry.leaseId.toString(16)}`;
   return `  ${fit(state, 18)}  ${fit(labelOf(entry), rest)}  ${cut(lease, 22)}`;
 }
@@ -161,7 +161,7 @@ function titleLine({ prefix, table, rate }: Picture): Line {
   const { locks, holding, waiting } = table;
   const where = prefix === "" ? "all names" : `${prefix}*`;
   return {
-    text: `leasehold top  ${where}  ${locks} locks  ${holding} holding  ${waiting} waiting  ${rateText(rate)} grants`,
+    text: `leasehold top  ${where}  ${locks} ${locks === 1 ? "lock" : "locks"}  ${holding} holding  ${waiting} waiting  ${rateText(rate)} grants`,
     style: "bold",
   };
 }
@@ -261,8 +261,8 @@ export class Painter {
   paint(lines: readonly Line[]): string {
     const painted = lines.map(({ text, style }) => (style ? `${STYLES[style]}${text}${ESC}[0m` : text));
     const changes = painted.flatMap((line, n) =>
-      // A style would fill the rest of the line where the terminal erases with it.
-      line === this.#lines[n] ? [] : `${ESC}[${n + 1};1H${ESC}[0m${line}${ESC}[K`,
+      // Erased first: behind a full line, a terminal erases its last column. A style would fill what is erased.
+      line === this.#lines[n] ? [] : `${ESC}[${n + 1};1H${ESC}[0m${ESC}[K${line}`,
     );
     const rest = this.#lines.length === 0 && painted.length > 0 ? `${ESC}[2J` : "";
     this.#lines = painted;

@@ -290,7 +290,7 @@ export const top = command({
     const interval = flags.interval ?? DEFAULT_INTERVAL;
     const intervalMs = parseDuration("interval", interval);
     if (intervalMs < MIN_INTERVAL_MS)
-      throw usageError(`--interval must be 100ms or more, got ${JSON.stringify(interval)}`, "top");
+      throw usageError(`--interval must be 100ms or more, got ${JSON.stringify(interval)}`);
     const settings = { cluster: connect(), prefix, clock: systemClock, io, intervalMs, signal };
     if (flags.once) return writeSnapshot(settings, json);
     if (json) return writeJsonLines(settings);

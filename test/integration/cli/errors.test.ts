@@ -23,8 +23,50 @@ describe("leasehold", () => {
 
     expect([code, stderr]).toEqual([
       64,
-      "leasehold: Unknown option '--endpoint'; see leasehold leader --help\n",
+      "leasehold: Unknown option '--endpoint': did you mean --endpoints?; see leasehold leader --help\n",
     ]);
+  });
+
+  test("suggests the command that a misspelled one may stand for, and explains one with help", async () => {
+    const [misspelled, unknown, help, usual] = await Promise.all([
+      runCli(["sohw", "a"]),
+      runCli(["help", "xyzzy"]),
+      runCli(["help", "run"]),
+      runCli(["run", "--help"]),
+    ]);
+
+    expect([misspelled.code, misspelled.stderr]).toEqual([
+      64,
+      'leasehold: there is no command "sohw": did you mean show?; see leasehold --help\n',
+    ]);
+    expect([unknown.code, unknown.stderr]).toEqual([
+      64,
+      'leasehold: there is no command "xyzzy"; see leasehold --help\n',
+    ]);
+    expect([help.code, help.stdout]).toEqual([0, usual.stdout]);
+  });
+
+  test("takes the flags of every command before its name, too", async () => {
+    const before = ["--json", `--endpoints=${endpoints()}`, "--user", "nobody:x"];
+    const [first, alone, own] = await Promise.all([
+      runCli([...before.slice(0, 2), "leader", "cli/flags-first"]),
+      runCli(before.slice(2)),
+      runCli(["--permits", "2", "run", "a"]),
+    ]);
+
+    expect([first.code, JSON.parse(first.stdout)]).toEqual([1, { name: "cli/flags-first", leader: null }]);
+    expect([alone.code, alone.stderr]).toEqual([64, expect.stringContaining("usage: leasehold COMMAND")]);
+    // A command's own flags follow it.
+    expect([own.code, own.stderr]).toEqual([
+      64,
+      'leasehold: there is no command "--permits"; see leasehold --help\n',
+    ]);
+  });
+
+  test("names the help of the command when the library rejects a word", async () => {
+    const { stderr } = await runCli(["show", "/a"], { endpoints: endpoints() });
+
+    expect(stderr).toMatch(/; see leasehold show --help\n$/);
   });
 
   test("says on one line that etcd does not answer, and what to do, also as JSON", async () => {
@@ -59,10 +101,11 @@ describe("leasehold leader", () => {
   test("prints the leader's value, escaped, and ends with 1 without one", async () => {
     const cluster = connect({ hosts: etcd.endpoints });
     const leadership = await new Election(cluster, "cli/leader").campaign("web-1\u001b[31m");
-    const [text, json, none] = await Promise.all([
+    const [text, json, none, silent] = await Promise.all([
       runCli(["leader", "cli/leader"], { endpoints: endpoints() }),
       runCli(["leader", "cli/leader", "--json"], { endpoints: endpoints() }),
       runCli(["leader", "cli/nobody", "--json"], { endpoints: endpoints() }),
+      runCli(["leader", "cli/nobody"], { endpoints: endpoints() }),
     ]);
     await leadership.resign();
     await cluster.close();
@@ -73,5 +116,10 @@ describe("leasehold leader", () => {
       { name: "cli/leader", leader: expect.objectContaining({ value: "web-1\u001b[31m" }) as object },
     ]);
     expect([none.code, JSON.parse(none.stdout)]).toEqual([1, { name: "cli/nobody", leader: null }]);
+    expect([silent.code, silent.stdout, silent.stderr]).toEqual([
+      1,
+      "",
+      'leasehold: "cli/nobody" has no leader\n',
+    ]);
   });
 });

@@ -47,8 +47,8 @@ describe("leasehold ls", () => {
 
     const age = expect.stringMatching(/^\d+ (ms|s)$/) as string;
     const table = [
-      ["NAME", "KIND", "HOLDER", "AGE", "WAITERS"],
-      ["ls/kinds/e", "election", "-", "-", "0"],
+      ["NAME", "KIND", "HOLDER", "JOINED", "WAITERS"],
+      ["ls/kinds/e", "election", "x", "-", "0"],
       ["ls/kinds/m", "mutex", "the holder", age, "1"],
       ["ls/kinds/rw", "rwlock", "the holder", age, "0"],
       ["ls/kinds/s", "semaphore", "the holder", age, "0"],
@@ -164,11 +164,11 @@ describe("leasehold show", () => {
 
     const [title, heads, ...rows] = cells(plain.stdout);
     expect([plain.code, title]).toEqual([0, ["show/all", "mutex", "1 holding, 2 waiting"]]);
-    expect(heads).toEqual(["STATE", "OWNER", "AGE", "SINCE", "TTL LEFT", "LEASE", "FENCE", "KEY"]);
+    expect(heads).toEqual(["STATE", "OWNER", "JOINED", "SINCE", "TTL LEFT", "LEASE", "FENCE", "KEY"]);
     expect(rows.map(([state, owner]) => [state, owner])).toEqual([
       ["holding", "the holder"],
-      ["waiting", "-"],
-      ["waiting", "-"],
+      ["waiting", expect.stringMatching(/^other client \(lease [0-9a-f]{16}\)$/)],
+      ["waiting", `other client (lease ${lease.toString(16).padStart(16, "0")})`],
     ]);
     expect(rows.map((row) => row[6])[0]).toBe(lock.fence.toString());
     expect(rows.map((row) => row[7]).at(-1)).toBe(`${name}/${lease.toString(16)}`);
@@ -190,11 +190,12 @@ describe("leasehold show", () => {
     await lock.release();
   });
 
-  test("ends with 1 and prints nothing, or an empty queue as JSON, if nobody holds or waits", async () => {
+  test("ends with 1 and says so, or prints an empty queue as JSON, if nobody holds or waits", async () => {
     const [plain, json] = await Promise.all([run("show", "show/none"), run("show", "show/none", "--json")]);
 
-    expect([plain.code, plain.stdout, plain.stderr]).toEqual([1, "", ""]);
-    expect(json.code).toBe(1);
+    const nothing = 'leasehold: no client holds "show/none" or waits for it\n';
+    expect([plain.code, plain.stdout, plain.stderr]).toEqual([1, "", nothing]);
+    expect([json.code, json.stderr]).toEqual([1, ""]);
     expect(objects(json.stdout)).toMatchObject([{ name: "show/none", total: { holders: 0, waiters: 0 } }]);
   });
 });

@@ -63,8 +63,10 @@ export class Screen {
     if (final === "H") {
       this.#at = { row: first - 1, column: second - 1 };
       this.writes++;
-    } else if (final === "K") this.#rows[this.#at.row]?.splice(this.#at.column);
-    else if (final === "J") this.#rows = this.#empty();
+    } else if (final === "K") {
+      // Behind a full line, the cursor stands on the last column: xterm erases it.
+      this.#rows[this.#at.row]?.splice(Math.min(this.#at.column, this.columns - 1));
+    } else if (final === "J") this.#rows = this.#empty();
     else if (args === "?1049") this.isAlternate = isSet;
     else if (args === "?25") this.isCursorVisible = isSet;
     else if (args === "?7") this.wraps = isSet;

@@ -85,3 +85,58 @@ describe("the end of a hold", () => {
     expect(ends.messages).toMatchObject([{ reason: "max_hold", heldMs: 7 }]);
   });
 });
+
+describe("a loss that nothing reports", () => {
+  const warnings: (Error & { code?: string })[] = [];
+  const warned = (warning: Error): void => void warnings.push(warning);
+  const lost = (used?: (lock: HoldHandle) => unknown) => {
+    const { lease, lock } = holding();
+    lock.started(ABOUT);
+    used?.(lock);
+    return { lease, lock };
+  };
+  /** Node.js emits a warning in the next tick. */
+  const emitted = () => new Promise((resolve) => setImmediate(resolve));
+  beforeEach(() => {
+    warnings.length = 0;
+    process.on("warning", warned);
+  });
+  afterEach(() => process.off("warning", warned));
+
+  test("is a warning of one line, for all holds that end with one session", async () => {
+    const { lease } = lost();
+    const queue = LockTable.of(lease).queue("more");
+    const other = new HoldHandle(queue, queue.own.make().confirmed(51n));
+    other.started({ ...ABOUT, name: "more" });
+
+    lease.lose("revoked");
+    await emitted();
+
+    expect(warnings).toHaveLength(1);
+    expect(warnings[0]).toMatchObject({ name: "LeaseholdWarning", code: "LOCK_LOST" });
+    expect(warnings[0]!.message).toMatch(/^Lock "jobs" lost: [^\n]*log: console[^\n]*$/);
+  });
+
+  test.each([
+    ["somebody uses its signal", (lock: HoldHandle) => lock.signal],
+    ["it was released before", (lock: HoldHandle) => void lock.release()],
+  ])("is none if %s", async (_, used) => {
+    const { lease } = lost(used);
+
+    lease.lose("revoked");
+    await emitted();
+
+    expect(warnings).toEqual([]);
+  });
+
+  test("is none if its own process closes the session, or somebody subscribes to the ends of holds", async () => {
+    const [closed, subscribed] = [lost(), lost()];
+    closed.lease.close({ drainMs: 0 }).catch(() => undefined);
+    await emitted();
+    using _ends = new Published(holdEndChannel);
+    subscribed.lease.lose("revoked");
+    await emitted();
+
+    expect(warnings).toEqual([]);
+  });
+});

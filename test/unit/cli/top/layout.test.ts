@@ -133,9 +133,9 @@ describe("the screen", () => {
 
     expect(lines.slice(2, 9)).toEqual([
       "jobs/b  mutex, 1 holding, 2 waiting",
-      "  holds <60 min       web-1                                 lease 1f",
-      "  1. waits 60 min     waiter-0                              lease 1f",
-      "  2. waits 60 min     waiter-1                              lease 1f",
+      "  holds <60 min       web-1                               lease 1f",
+      "  1. waits 60 min     waiter-0                            lease 1f",
+      "  2. waits 60 min     waiter-1                            lease 1f",
       "seen lately:",
       "  1 s ago       released, or lost  web-8 (with 3 keys of its lease)",
       "  2 s ago       released           web-7",
@@ -209,6 +209,15 @@ describe("the painter", () => {
     screen.write(LEAVE_SCREEN);
     expect([screen.isAlternate, screen.isCursorVisible, screen.wraps]).toEqual([false, true, true]);
   });
+});
+
+test("the painter keeps the last column of a full line", () => {
+  const [painter, screen] = [new Painter(), new Screen()];
+  const full = "x".repeat(screen.columns);
+  screen.write(ENTER_SCREEN + painter.paint([{ text: "short" }, { text: full }]));
+  screen.write(painter.paint([{ text: full }, { text: "short" }]));
+
+  expect(screen.lines.slice(0, 2)).toEqual([full, "short"]);
 });
 
 describe("the rates", () => {

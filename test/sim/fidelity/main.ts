@@ -114,8 +114,9 @@ async function compareAllCalls(programs: number): Promise<void> {
     const rate = totals.programs / ((performance.now() - started) / 1000);
     const numbers = Object.entries(totals).map(([name, count]) => `${count} ${name}`);
     console.log(`${numbers.join(", ")}; ${rate.toFixed(1)} programs/s`);
-    const { programs: _, ...counted } = totals;
-    const cells = [`${n} to ${end - 1}`, values.version, options.members, ...Object.values(counted)];
+    const { steps, grants, losses, errors, differences, unsteady } = totals;
+    const counted = [steps, grants, losses, errors, differences, unsteady];
+    const cells = [`${n} to ${end - 1}`, values.version, options.members, ...counted];
     if (values.record !== undefined) appendFileSync(values.record, `| ${cells.join(" | ")} |\n`);
     if (totals.differences > 0) process.exitCode = 1;
   }

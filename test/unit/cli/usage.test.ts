@@ -7,7 +7,7 @@ import { commandOf } from "../../../src/cli/commands.js";
 
 /** Runs the command in this process, with standard input and output that are no terminal. */
 async function run(name: string, words: readonly string[]): Promise<unknown> {
-  const command = (await commandOf(name))!;
+  const command = await commandOf(name);
   const io = { env: {}, stdin: new PassThrough(), stdout: new PassThrough(), stderr: new PassThrough() };
   const parsed = parse(command, words);
   return command.run({

@@ -131,12 +131,13 @@ describe("a loss that nothing reports", () => {
 
   test("is none if its own process closes the session, or somebody subscribes to the ends of holds", async () => {
     const [closed, subscribed] = [lost(), lost()];
-    closed.lease.close({ drainMs: 0 }).catch(() => undefined);
+    closed.lease.close(0).catch(() => undefined);
     await emitted();
-    using _ends = new Published(holdEndChannel);
+    const ends = new Published(holdEndChannel);
     subscribed.lease.lose("revoked");
     await emitted();
+    ends[Symbol.dispose]();
 
-    expect(warnings).toEqual([]);
+    expect([warnings, ends.messages.length]).toEqual([[], 1]);
   });
 });

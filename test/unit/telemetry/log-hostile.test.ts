@@ -35,6 +35,7 @@ describe("a line", () => {
         ...contender,
         owner: text,
         since: new Date(NaN),
+        value: text,
         ttlRemainingMs: 1,
         toJSON: () => ({}),
       };

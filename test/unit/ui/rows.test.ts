@@ -88,7 +88,12 @@ const view = (name: string, revision?: bigint, waiters = 0): QueueView => ({
   holders:
     revision === undefined
       ? []
-      : [{ key: `${name}/${revision}`, owner: `p${revision}`, since: new Date(START - 60_000), revision }],
+      : [
+          {
+            ...{ key: `${name}/${revision}`, owner: `p${revision}`, value: undefined, revision },
+            since: new Date(START - 60_000),
+          },
+        ],
 });
 const rowOf = (rows: Rows, name: string): Row | undefined => {
   const json = rows.json(name);

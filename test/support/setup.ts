@@ -2,6 +2,13 @@
 import { afterAll, onTestFinished, TestRunner } from "vitest";
 import { endWithTests } from "./programs/test-end.js";
 
+// A lost hold is what many tests are about. Each warning of another kind is printed as usual.
+const print = process.listeners("warning");
+process.removeAllListeners("warning");
+process.on("warning", (warning: NodeJS.ErrnoException) => {
+  if (warning.code !== "LOCK_LOST") for (const each of print) each(warning);
+});
+
 const ofFile: (() => Promise<void>)[] = [];
 
 endWithTests((end) => {

@@ -76,7 +76,7 @@ const MUTEX: readonly Mutant[] = [
     patches: [
       {
         file: "queue/predecessor-wait.js",
-        from: "if (sinceJoin)\n            return this.#trustWatches();",
+        from: "if (sinceJoin)\n            return this.#doubtWatches();",
         to: "return this.#trustWatches();",
       },
     ],
@@ -111,7 +111,7 @@ const MUTEX: readonly Mutant[] = [
       {
         file: "queue/predecessor-wait.js",
         from: "if (sinceJoin)\n",
-        to: "if (this.#asked || sinceJoin)\n",
+        to: "if (this.#asked)\n            return this.#trustWatches();\n        if (sinceJoin)\n",
       },
     ],
     hunt: t1(["reorder"]),

@@ -67,7 +67,10 @@ export const HOLDS: readonly Bug[] = [
       },
     ],
     ground: {
-      hints: { of: "mutex", faults: ["link-cut", "delete-key"], gapMs: [20, 200], camp: 0.5, ttlSeconds: 10 },
+      hints: {
+        ...{ of: "mutex", faults: ["link-cut", "delete-key"], gapMs: [5, 60], camp: 0.5, ttlSeconds: 10 },
+        ...{ processes: 3, lanes: 2, names: 2 },
+      },
     },
   },
   {

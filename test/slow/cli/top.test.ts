@@ -137,7 +137,7 @@ describe("leasehold top on a terminal", () => {
     await putKeys(etcd.member, ["dead/a/1f"]);
     await using proxy = await startTcpProxy({ port: etcd.member.clientPort });
     const top = startTop(["dead/"], { at: proxy.endpoint.replace(/^https?:\/\//, "") });
-    await top.shows("1 locks");
+    await top.shows("1 lock ");
 
     await proxy.mode("refuse");
     await putKeys(etcd.member, ["dead/b/1f"]);

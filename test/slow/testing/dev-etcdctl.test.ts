@@ -70,7 +70,7 @@ const SCRIPT = `
   compact 5
   compact 5000
   watch a --rev=3
-  lease grant 60
+  lease grant 600
   lease list
   put l1 v --lease={lease}
   lease timetolive {lease}
@@ -93,7 +93,7 @@ const SCRIPT = `
   alarm list
   defrag
   move-leader 1
-  lock busy echo held
+  lock --ttl=600 busy echo held
   user add root:pw
   user add u:up
   user add u:up
@@ -136,7 +136,7 @@ const SCRIPT = `
   --user=u:newpw txn -w json < mod("app/x") > "0"||put app/y 1||get a||
   --user=u:newpw txn -w json < mod("app/x") > "0"||put app/y 1||get app/x||
   --user=u:newpw put app/y 2 --prev-kv
-  --user=u:newpw lease grant 30
+  --user=u:newpw lease grant 600
   --user=u:newpw member list
   --user=u:newpw endpoint health
   --user=u:newpw endpoint status
@@ -150,7 +150,7 @@ const SCRIPT = `
   endpoint hashkv
   alarm list
   lease list
-  lease grant 10
+  lease grant 600
   --user=root:pw auth status
   --user=root:pw user revoke-role root root
   --user=root:pw role delete root
@@ -198,7 +198,7 @@ async function printed(etcdctl: string, { hosts: [host = ""] }: TestEtcd): Promi
     const [command = "", input = ""] = line.trim().split(" < ");
     const words = command.split(" ").map((word) => (word === "''" ? "" : word.replace("{lease}", lease)));
     const text = await call(etcdctl, [`--endpoints=${host}`, ...words], input.replaceAll("|", "\n"));
-    if (command === "lease grant 60") lease = /lease (\w+)/.exec(text)?.[1] ?? "";
+    if (command === "lease grant 600") lease = /lease (\w+)/.exec(text)?.[1] ?? "";
     outputs.push(`etcdctl ${command}\n${comparable(text, host)}`);
   }
   return outputs;

@@ -131,12 +131,47 @@ export interface Logger {
 
 export type LogLevel = keyof Logger;
 
-const LOG_RULE = "a logger: an object with the methods warn and error, and perhaps info and debug";
+/** What a line of the log says, as data: JSON can hold each value. */
+export interface LogRecord {
+  readonly level: LogLevel;
+  /** What happened, such as "lock.lost": one of the table in docs/observability.md. */
+  readonly event: string;
+  /** The line, without "leasehold: " before it. */
+  readonly message: string;
+  /** Of the lock, semaphore or election: of `lockAll`, the first one. */
+  readonly name?: string;
+  /** Of `lockAll`, and of locks that a session has lost: at most five. */
+  readonly names?: readonly string[];
+  readonly kind?: string;
+  /** The session's lease, in hexadecimal. */
+  readonly session?: string;
+  /** Decimal. */
+  readonly fence?: string;
+  readonly owner?: string;
+  /** Who holds what is waited for: its owner, or its key. */
+  readonly holder?: string;
+  /** How many entries are ahead of a wait. */
+  readonly ahead?: number;
+  readonly host?: string;
+  /** How long it took, was held or was waited for, in milliseconds. */
+  readonly durationMs?: number;
+  /** Until the deadline of a session in jeopardy, in milliseconds. */
+  readonly remainingMs?: number;
+  /** The code of an error of leasehold, or else its name. */
+  readonly error?: string;
+}
+
+/** Takes each record, of all levels. */
+export type LogFunction = (record: LogRecord) => unknown;
+
+const LOG_RULE = "a function, or an object with the methods warn and error, and perhaps info and debug";
 
 /** Loggers have other properties as well, so unknown ones are allowed. */
-function checkLog(value: unknown): Logger | undefined {
+function checkLog(value: unknown): Logger | LogFunction | undefined {
   if (value === undefined) return undefined;
-  if (typeof value !== "object" || value === null) throw typeError("log", LOG_RULE, value);
+  if (typeof value === "function" && isLogFunction(value as LogFunction)) return value as LogFunction;
+  if ((typeof value !== "object" && typeof value !== "function") || value === null)
+    throw typeError("log", LOG_RULE, value);
   const logger = value as Readonly<Record<LogLevel, unknown>>;
   checkMethod("warn", logger.warn);
   checkMethod("error", logger.error);
@@ -144,6 +179,10 @@ function checkLog(value: unknown): Logger | undefined {
   if (logger.debug !== undefined) checkMethod("debug", logger.debug);
   return value as Logger;
 }
+
+/** Some loggers are functions with methods: those get lines. */
+export const isLogFunction = (log: Logger | LogFunction): log is LogFunction =>
+  typeof log === "function" && !("warn" in log && "error" in log);
 
 function checkMethod(level: LogLevel, method: unknown): void {
   if (typeof method !== "function") throw typeError(`log.${level}`, "a function", method);
@@ -217,7 +256,7 @@ export interface CheckedConnect extends CheckedTransport {
   readonly etcd3: ReadonlyMap<string, Etcd3Host> | undefined;
   readonly requestTimeoutMs: number;
   readonly session: CheckedSession;
-  readonly log: Logger | undefined;
+  readonly log: Logger | LogFunction | undefined;
 }
 
 const CONNECT_OPTIONS = [

@@ -1,6 +1,6 @@
 import { EtcdClient } from "../etcd/client.js";
 import { failures, memberOf, memoryEntryOf, type NewMember } from "../etcd/transport.js";
-import { checkConnect, type Logger } from "../options/connect.js";
+import { checkConnect, type LogFunction, type Logger } from "../options/connect.js";
 import type { Etcd3Client } from "../options/etcd3-client.js";
 import { type Clock, systemClock } from "../util/clock.js";
 import { type Cluster, newCluster } from "./cluster.js";
@@ -68,9 +68,10 @@ export interface ConnectOptions {
   readonly session?: SessionOptions | undefined;
   /**
    * Gets one line, one string, for each episode: jeopardy, loss, fail-over, long waits and holds. `console`, or a logger of
-   * pino or winston. What it throws is dropped. @default none: nothing is written
+   * pino or winston. A function gets the same as a LogRecord, of all levels. What it throws is dropped.
+   * @default none: nothing is written but a warning of the process for a loss that nothing else shows
    */
-  readonly log?: Logger | undefined;
+  readonly log?: Logger | LogFunction | undefined;
   /** See Etcd3ConnectOptions. */
   readonly etcd3?: undefined;
 }

@@ -1,7 +1,8 @@
+import { isLeaseholdError } from "../errors.js";
 import type { Timer } from "../util/clock.js";
 import { queueMicrotask } from "../util/own-context.js";
 import { printable } from "../util/printable.js";
-import type { LineContext } from "./log.js";
+import type { LineContext, LogFields } from "./log.js";
 import type {
   AcquireMessage,
   CallMessage,
@@ -26,7 +27,14 @@ export function duration(ms: number): string {
   return ms < 7_200_000 ? `${Math.round(ms / 60_000)} min` : `${Math.round(ms / 3_600_000)} h`;
 }
 
-const session = (leaseId: bigint): string => `session ${leaseId.toString(16)}`;
+const hex = (leaseId: bigint): string => leaseId.toString(16);
+const session = (leaseId: bigint): string => `session ${hex(leaseId)}`;
+
+/** The code of an error of leasehold, or else its name. */
+function codeOf(error: unknown): Pick<LogFields, "error"> {
+  if (!(error instanceof Error)) return {};
+  return { error: isLeaseholdError(error) ? error.code : error.name };
+}
 
 /** The message of what was thrown, which may be anything. */
 function reason(error: unknown): string {
@@ -73,21 +81,26 @@ export class SessionLines {
     // Its holds end in the same turn of the event loop, and are listed in the line.
     if (to !== "live") return queueMicrotask(() => this.#ended(message));
     const { clock } = this.context;
-    if (since === undefined) return this.context.write("debug", `${session(leaseId)} opened`);
-    const passed = duration(clock.monotonic() - since);
-    this.context.write("info", `${session(leaseId)} is renewed again, after ${passed} in jeopardy`);
+    const about = aboutSession(message);
+    if (since === undefined)
+      return this.context.write("debug", `${session(leaseId)} opened`, { event: "session.opened", ...about });
+    const durationMs = clock.monotonic() - since;
+    const text = `${session(leaseId)} is renewed again, after ${duration(durationMs)} in jeopardy`;
+    this.context.write("info", text, { event: "session.renewed", ...about, durationMs });
   }
 
   renewed({ leaseId, durationMs, ttlSeconds }: RenewedMessage): void {
     const ttlMs = ttlSeconds * 1000;
     const isSlow = this.#slow.has(leaseId);
     const took = `${session(leaseId)} was renewed in ${duration(durationMs)}`;
+    const about = { session: hex(leaseId), durationMs };
     if (!isSlow && durationMs > ttlMs * SLOW_PART) {
       this.#slow.add(leaseId);
-      this.context.write("warn", `${took}, which is slow for a TTL of ${ttlSeconds} s`);
+      const slow = `${took}, which is slow for a TTL of ${ttlSeconds} s`;
+      this.context.write("warn", slow, { event: "session.slow", ...about });
     } else if (isSlow && durationMs < ttlMs * FAST_PART) {
       this.#slow.delete(leaseId);
-      this.context.write("info", `${took}: no longer slow`);
+      this.context.write("info", `${took}: no longer slow`, { event: "session.fast", ...about });
     }
   }
 
@@ -104,7 +117,8 @@ export class SessionLines {
     this.#jeopardy.set(leaseId, this.context.clock.monotonic());
     const passed = `last renewed ${duration(sinceLastRenewalMs)} ago (TTL ${ttlSeconds} s)`;
     const left = `${duration(remainingMs)} left`;
-    this.context.write("warn", `${session(leaseId)} in jeopardy: ${passed}, ${left}${causeOf(message)}`);
+    const text = `${session(leaseId)} in jeopardy: ${passed}, ${left}${causeOf(message)}`;
+    this.context.write("warn", text, { event: "session.jeopardy", ...aboutSession(message), remainingMs });
   }
 
   #ended(message: SessionMessage): void {
@@ -116,9 +130,16 @@ export class SessionLines {
       to === "lost" ? (error?.message ?? `${session(leaseId)} lost`) : `${session(leaseId)} closed`;
     const locks = lost ? `; locks that ended with it: ${listed(lost.names, lost.count)}` : "";
     const level = to === "lost" ? "error" : lost ? "warn" : "debug";
-    this.context.write(level, `${what}${locks}`);
+    const names = lost ? { names: lost.names } : {};
+    const about = { ...aboutSession(message), ...names, ...codeOf(error) };
+    this.context.write(level, `${what}${locks}`, { event: `session.${to}`, ...about });
   }
 }
+
+const aboutSession = ({ leaseId, owner }: SessionMessage): Pick<LogFields, "session" | "owner"> => ({
+  session: hex(leaseId),
+  owner,
+});
 
 /** Why renewals are missing. A process that was paused for most of the time could not have received an answer. */
 function causeOf({ stalledMs, sinceLastRenewalMs, members }: SessionMessage): string {
@@ -149,7 +170,10 @@ export class MemberLines {
     this.#failures.set(host, error);
     this.#news.set(host, error);
     if (state === "refused" && error.message !== before)
-      this.context.write("warn", `${printable(host)} refused: ${reason(error)}`);
+      this.context.write("warn", `${printable(host)} refused: ${reason(error)}`, {
+        ...{ event: "member.refused", host },
+        ...codeOf(error),
+      });
     const allFailed = hosts.every((each) => this.#failures.has(each));
     if (!allFailed || this.#outage !== undefined) return;
     this.#allFailedAt = this.context.clock.monotonic();
@@ -163,20 +187,22 @@ export class MemberLines {
 
   #noneAnswers(): void {
     this.#outageWritten = true;
-    const passed = duration(this.context.clock.monotonic() - this.#allFailedAt);
-    this.context.write("warn", `no member of etcd has answered for ${passed}: ${failures(this.#failures)}`);
+    const durationMs = this.context.clock.monotonic() - this.#allFailedAt;
+    const text = `no member of etcd has answered for ${duration(durationMs)}: ${failures(this.#failures)}`;
+    this.context.write("warn", text, { event: "etcd.silent", durationMs });
   }
 
   #up(host: string): void {
     const using = `using ${printable(host)}`;
     if (this.#outageWritten) {
-      const passed = duration(this.context.clock.monotonic() - this.#allFailedAt);
-      this.context.write("info", `${using}: etcd answers again after ${passed}`);
+      const durationMs = this.context.clock.monotonic() - this.#allFailedAt;
+      const text = `${using}: etcd answers again after ${duration(durationMs)}`;
+      this.context.write("info", text, { event: "etcd.answers", host, durationMs });
     } else if (this.#news.size > 0) {
       const failed = [...this.#news].map(([each, error]) => `${printable(each)} failed (${reason(error)})`);
-      this.context.write("warn", `${failed.join(", ")}; ${using}`);
+      this.context.write("warn", `${failed.join(", ")}; ${using}`, { event: "member.changed", host });
     } else {
-      this.context.write("debug", using);
+      this.context.write("debug", using, { event: "member.used", host });
     }
     this.#outage?.cancel();
     this.#outage = undefined;
@@ -189,6 +215,20 @@ export class MemberLines {
 const lock = ({ kind, names }: LockMessage): string =>
   `${kind === "web_lock" ? "web lock" : kind} ${listed(names.slice(0, MAX_NAMES), names.length)}`;
 
+const aboutLock = (message: LockMessage): Pick<LogFields, "kind" | "name" | "names"> => ({
+  kind: message.kind,
+  name: message.name,
+  ...(message.names.length > 1 && { names: message.names.slice(0, MAX_NAMES) }),
+});
+
+const aboutHold = (message: HoldEndMessage | HoldLongMessage): Omit<LogFields, "event"> => ({
+  ...aboutLock(message),
+  session: hex(message.leaseId),
+  ...(message.fence !== undefined && { fence: String(message.fence) }),
+  owner: message.owner,
+  durationMs: message.heldMs,
+});
+
 /** Holds that end in an unusual way or last too long; and, for debugging, every acquisition, release and repeated call. */
 export class LockLines {
   constructor(private readonly context: LineContext) {}
@@ -196,33 +236,51 @@ export class LockLines {
   acquired(call: AcquireMessage): void {
     const waited = call.waitedMs === undefined ? "" : ` after ${duration(call.waitedMs)}`;
     const fence = call.fence === undefined ? "" : `, fence ${call.fence}`;
-    const { outcome = "error" } = call;
-    if (outcome === "granted") return this.context.write("debug", `acquired ${lock(call)}${waited}${fence}`);
+    const { outcome = "error", waitedMs } = call;
+    const about = { ...aboutLock(call), ...(waitedMs !== undefined && { durationMs: waitedMs }) };
+    if (outcome === "granted")
+      return this.context.write("debug", `acquired ${lock(call)}${waited}${fence}`, {
+        ...{ event: "lock.acquired", ...about },
+        ...(call.fence !== undefined && { fence: String(call.fence) }),
+      });
     const because = call.error === undefined ? "" : `: ${reason(call.error)}`;
-    this.context.write("debug", `${lock(call)} not acquired${waited} (${outcome})${because}`);
+    this.context.write("debug", `${lock(call)} not acquired${waited} (${outcome})${because}`, {
+      ...{ event: "lock.not_acquired", ...about },
+      ...codeOf(call.error),
+    });
   }
 
   holdEnded(message: HoldEndMessage): void {
     const { heldMs } = message;
     const held = `after ${duration(heldMs)}`;
     if (message.reason === "released")
-      return this.context.write("debug", `released ${lock(message)} ${held}`);
+      return this.context.write("debug", `released ${lock(message)} ${held}`, {
+        ...{ event: "lock.released", ...aboutHold(message) },
+      });
     if (message.reason === "max_hold")
-      return this.context.write("warn", `${lock(message)} ended ${held}, the limit of its maxHoldMs`);
+      return this.context.write("warn", `${lock(message)} ended ${held}, the limit of its maxHoldMs`, {
+        ...{ event: "lock.max_hold", ...aboutHold(message) },
+      });
     const cause = message.error ? `: ${reason(message.error)}` : "";
-    this.context.write("error", `${lock(message)} lost ${held}${cause}`);
+    const about = { event: "lock.lost", ...aboutHold(message), ...codeOf(message.error) };
+    this.context.write("error", `${lock(message)} lost ${held}${cause}`, about);
   }
 
   heldLong(message: HoldLongMessage): void {
     const limit = `longer than its warnHoldMs of ${duration(message.warnHoldMs)}`;
-    this.context.write("warn", `${lock(message)} held for ${duration(message.heldMs)}, ${limit}`);
+    const about = { event: "lock.held_long", ...aboutHold(message) };
+    this.context.write("warn", `${lock(message)} held for ${duration(message.heldMs)}, ${limit}`, about);
   }
 
   called({ what, attempts, durationMs = 0, host, error }: CallMessage): void {
     if (attempts < 2) return;
     const end = error === undefined ? `answered by ${printable(host ?? "etcd")}` : `failed: ${reason(error)}`;
     const took = `${attempts} attempts and ${duration(durationMs)}`;
-    this.context.write("debug", `call "${printable(what)}" took ${took}, ${end}`);
+    this.context.write("debug", `call "${printable(what)}" took ${took}, ${end}`, {
+      ...{ event: "call.repeated", durationMs },
+      ...(host !== undefined && { host }),
+      ...codeOf(error),
+    });
   }
 }
 
@@ -240,18 +298,32 @@ export class ElectionLines {
     const fence = message.fence === undefined ? "" : ` (fence ${message.fence})`;
     const because = message.error ? `: ${reason(message.error)}` : "";
     const level = state === "lost" ? "warn" : state === "elected" || state === "resigned" ? "info" : "debug";
-    this.context.write(level, `election ${quoted(name)}: ${state}${fence}${because}`);
+    this.context.write(level, `election ${quoted(name)}: ${state}${fence}${because}`, {
+      event: `election.${state}`,
+      ...aboutElection(message),
+    });
   }
 
-  #retrying({ name, error, delayMs = 0 }: ElectionMessage): void {
+  #retrying(message: ElectionMessage): void {
+    const { name, error, delayMs = 0 } = message;
     const failures = (this.#failures.get(name) ?? 0) + 1;
     this.#failures.set(name, failures);
     if (!Number.isInteger(Math.log2(failures))) return;
     const times = failures === 1 ? "a campaign failed" : `${failures} campaigns in a row failed`;
     const next = `the next one follows in ${duration(delayMs)}`;
-    this.context.write("warn", `election ${quoted(name)}: ${times} (${reason(error)}); ${next}`);
+    this.context.write("warn", `election ${quoted(name)}: ${times} (${reason(error)}); ${next}`, {
+      event: "election.retrying",
+      ...aboutElection(message),
+    });
   }
 }
+
+const aboutElection = ({ name, fence, owner, error }: ElectionMessage): Omit<LogFields, "event"> => ({
+  ...{ kind: "leadership", name },
+  ...(fence !== undefined && { fence: String(fence) }),
+  ...(owner !== undefined && { owner }),
+  ...codeOf(error),
+});
 
 /** The pauses before calls of one session begin again are up to 1 s. */
 const GATHER_MS = 1000;
@@ -285,11 +357,15 @@ export class RejoinLines {
 
   #write({ error }: RejoinMessage): void {
     const waits = this.#waits === 1 ? "1 wait begins" : `${this.#waits} waits begin`;
-    const names = listed([...this.#names].slice(0, MAX_NAMES), this.#names.size);
+    const first = [...this.#names].slice(0, MAX_NAMES);
+    const names = listed(first, this.#names.size);
     this.#first = undefined;
     this.#waits = 0;
     this.#names.clear();
-    this.context.write("warn", `${waits} anew at the end of the queue, for ${names}: ${reason(error)}`);
+    this.context.write("warn", `${waits} anew at the end of the queue, for ${names}: ${reason(error)}`, {
+      ...{ event: "wait.rejoined", names: first },
+      ...codeOf(error),
+    });
   }
 }
 
@@ -336,6 +412,6 @@ export class IdleLine {
     if (!this.isIdle()) return;
     this.#written = true;
     const what = "no lock has been held or waited for in 5 s, and the open session keeps the process alive";
-    this.context.write("debug", `${what}: call cluster.close() when you are done`);
+    this.context.write("debug", `${what}: call cluster.close() when you are done`, { event: "cluster.idle" });
   }
 }

@@ -1,5 +1,11 @@
 import type { Contender } from "../contender.js";
-import type { Logger, LogLevel } from "../options/connect.js";
+import {
+  isLogFunction,
+  type LogFunction,
+  type Logger,
+  type LogLevel,
+  type LogRecord,
+} from "../options/connect.js";
 import type { Clock } from "../util/clock.js";
 import { printable } from "../util/printable.js";
 import {
@@ -41,26 +47,30 @@ export interface LineContext {
   readonly clock: Clock;
   /** Reads the queue once, for a call that waits. Rejects if etcd does not answer; undefined if the call is over. */
   readonly readWait: (call: AcquireMessage) => Promise<QueueReport | undefined>;
-  write(level: LogLevel, text: string): void;
+  write(level: LogLevel, text: string, about: LogFields): void;
 }
+
+/** A record, but for its level and text. */
+export type LogFields = Omit<LogRecord, "level" | "message">;
 
 /** A line names several hosts with the reason of each, but no logger gets more than this of one event. */
 const MAX_LINE = 2000;
 
 /** Writes lines to loggers. What a logger throws, or rejects with, is dropped: a log must not break what it describes. */
 class LogWriter {
-  constructor(private readonly loggers: readonly Logger[]) {}
+  constructor(private readonly loggers: readonly (Logger | LogFunction)[]) {}
 
   /** Some logger takes lines of the level `debug`. */
   get debugs(): boolean {
-    return this.loggers.some((logger) => logger.debug !== undefined);
+    return this.loggers.some((logger) => isLogFunction(logger) || logger.debug !== undefined);
   }
 
-  write(level: LogLevel, text: string): void {
-    const line = `leasehold: ${printable(text, MAX_LINE)}`;
+  write(level: LogLevel, text: string, about: LogFields): void {
+    const message = printable(text, MAX_LINE);
+    const line = `leasehold: ${message}`;
     for (const logger of this.loggers) {
       try {
-        const written = logger[level]?.(line);
+        const written = isLogFunction(logger) ? logger({ level, message, ...about }) : logger[level]?.(line);
         if (written instanceof Promise) written.catch(() => undefined);
       } catch {
         // See above.
@@ -80,7 +90,7 @@ export function stderrLogger(): Logger {
 interface LogTarget {
   /** The array in the messages of the cluster. */
   readonly hosts: readonly string[];
-  readonly loggers: readonly Logger[];
+  readonly loggers: readonly (Logger | LogFunction)[];
   readonly clock: Clock;
   readonly readWait: LineContext["readWait"];
   /** Whether a session is open, and nothing is held or waited for. */
@@ -98,7 +108,7 @@ export function writeLog(target: LogTarget): () => void {
   const log = new Subscriptions(target.hosts);
   const writer = new LogWriter(target.loggers);
   const { clock, readWait } = target;
-  const context: LineContext = { clock, readWait, write: (level, text) => writer.write(level, text) };
+  const context: LineContext = { clock, readWait, write: writer.write.bind(writer) };
   const waits = new WaitLines(context);
   const members = new MemberLines(context);
   const elections = new ElectionLines(context);

@@ -1,5 +1,6 @@
 import type { Contender } from "../contender.js";
 import type { Timer } from "../util/clock.js";
+import { printable } from "../util/printable.js";
 import { Timers } from "../util/timers.js";
 import { duration, listed, quoted } from "./log-lines.js";
 import type { LineContext, QueueReport } from "./log.js";
@@ -85,7 +86,8 @@ export class WaitLines {
     this.#lines++;
     if (this.#lines === MAX_LINES + 1) {
       const waits = `${this.#waiting.size} locks are waited for`;
-      this.context.write("warn", `${waits}: those of the next ${duration(FIRST_MS)} are not listed`);
+      const text = `${waits}: those of the next ${duration(FIRST_MS)} are not listed`;
+      this.context.write("warn", text, { event: "wait.many" });
     }
     return this.#lines <= MAX_LINES;
   }
@@ -99,7 +101,12 @@ export class WaitLines {
     const what = `waiting ${duration(waitedMs)} for ${listed(call.names.slice(0, 5), call.names.length)}`;
     // Candidates of an election stand by for days.
     const level = call.kind === "leadership" ? "debug" : "warn";
-    this.context.write(level, `${what}: ${this.#who(call, report)}${more}`);
+    const queue = typeof report === "object" ? report : undefined;
+    this.context.write(level, `${what}: ${this.#who(call, report)}${more}`, {
+      ...{ event: "wait.long", kind: call.kind, name: queue?.name ?? call.name, durationMs: waitedMs },
+      ...(queue && { ahead: queue.ahead }),
+      ...(queue?.holder && { holder: printable(holderOf(queue.holder)) }),
+    });
   }
 
   async #read(call: AcquireMessage): Promise<QueueReport | "unread" | undefined> {
@@ -118,10 +125,13 @@ export class WaitLines {
     return `${of}held by ${this.#holder(report.holder)}, ${report.ahead} ahead`;
   }
 
-  #holder({ owner, value, key, since }: Contender): string {
+  #holder(holder: Contender): string {
+    const { since } = holder;
     const agoMs = since && this.context.clock.date().getTime() - since.getTime();
     // By the clock of another machine, which may be ahead.
     const joined = agoMs !== undefined && agoMs >= 0 ? ` (joined ${duration(agoMs)} ago)` : "";
-    return `${quoted(owner ?? value ?? key)}${joined}`;
+    return `${quoted(holderOf(holder))}${joined}`;
   }
 }
+
+const holderOf = ({ owner, value, key }: Contender): string => owner ?? value ?? key;

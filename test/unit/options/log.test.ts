@@ -7,6 +7,8 @@ const check = (log: unknown) => checkConnect({ hosts: "a:1", log }).log;
 describe("the option log", () => {
   test.each([
     ["console", console],
+    ["a function", write],
+    ["a function with the methods of a logger", Object.assign(() => {}, { warn: write, error: write })],
     ["the two methods that are needed", { warn: write, error: write }],
     [
       "a logger with other properties",
@@ -28,11 +30,10 @@ describe("the option log", () => {
   });
 
   const rule =
-    "Expected log to be a logger: an object with the methods warn and error, and perhaps info and debug";
+    "Expected log to be a function, or an object with the methods warn and error, and perhaps info and debug";
   test.each([
     [null, `${rule}, got null`],
     ["debug", `${rule}, got "debug"`],
-    [write, `${rule}, got a function`],
     [{ warn: write }, "Expected log.error to be a function, got undefined"],
     [[], "Expected log.warn to be a function, got undefined"],
     [{ warn: write, error: write, info: 1 }, "Expected log.info to be a function, got 1"],

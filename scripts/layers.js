@@ -12,7 +12,7 @@ export const LAYERS = [
   ["queue/"],
   ["hold/"],
   ["locks/", "election/", "once/", "web-locks/", "view/"],
-  ["connect", "index"],
+  ["connect", "shutdown", "index"],
   ["memory/", "otel/", "testing/", "ui/"],
   ["cli/"],
 ];

@@ -426,20 +426,35 @@ export class KindMismatchError extends LeaseholdError {
   }
 }
 
-const CODES: Readonly<Record<LeaseholdErrorCode, true>> = {
-  SESSION_LOST: true,
-  SESSION_CLOSED: true,
-  LOCK_LOST: true,
-  LOCK_RELEASED: true,
-  LOCK_TIMEOUT: true,
-  LOCK_EXPIRING: true,
-  STALE_FENCE: true,
-  DEADLOCK: true,
-  KIND_MISMATCH: true,
-  ETCD_UNAVAILABLE: true,
-  ETCD_REFUSED: true,
-  PACKAGE_MISSING: true,
+/**
+ * The statuses of RFC 9110 and RFC 6585. 429: others have the lock, and a later request may get it. 503: it was not to be had, or
+ * not to be kept. 412: the resource has seen a younger fence. 500: the program is wrong.
+ */
+const STATUS: Readonly<Record<LeaseholdErrorCode, 412 | 429 | 500 | 503>> = {
+  SESSION_LOST: 503,
+  SESSION_CLOSED: 503,
+  LOCK_LOST: 503,
+  LOCK_EXPIRING: 503,
+  ETCD_UNAVAILABLE: 503,
+  ETCD_REFUSED: 503,
+  LOCK_TIMEOUT: 429,
+  STALE_FENCE: 412,
+  LOCK_RELEASED: 500,
+  DEADLOCK: 500,
+  KIND_MISMATCH: 500,
+  PACKAGE_MISSING: 500,
 };
+
+/**
+ * The HTTP status of a request that failed with `error`: 429 for LOCK_TIMEOUT; 503, with which a client may retry, for etcd that
+ * does not answer or refuses, and for a lost or closed session or lock; 412 for STALE_FENCE; 500 for any other error of
+ * leasehold. undefined if the error is none of leasehold, such as the reason of an aborted signal: it means what it means to you.
+ * `tryLock` that returns undefined has no error: 409 or 429, as you like.
+ */
+export function httpStatusOf(error: unknown): 412 | 429 | 500 | 503 | undefined {
+  // Another version in the process may have other codes.
+  return isLeaseholdError(error) ? (STATUS[error.code] ?? 500) : undefined;
+}
 
 /**
  * Whether leasehold created `error`, and, with `code`, whether it has that code: `isLeaseholdError(e, "LOCK_TIMEOUT")` narrows
@@ -451,7 +466,7 @@ export function isLeaseholdError<C extends LeaseholdErrorCode = LeaseholdErrorCo
   error: unknown,
   code?: C,
 ): error is Extract<AnyLeaseholdError, { readonly code: C }> {
-  if (code !== undefined && !Object.hasOwn(CODES, code))
-    throw rangeError("code", `one of ${Object.keys(CODES).join(", ")}`, code);
+  if (code !== undefined && !Object.hasOwn(STATUS, code))
+    throw rangeError("code", `one of ${Object.keys(STATUS).join(", ")}`, code);
   return isBranded(error) && (code === undefined || error.code === code);
 }

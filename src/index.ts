@@ -10,6 +10,7 @@ export { lockAll, type MultiLock } from "./locks/lock-all.js";
 export { Election } from "./election/election.js";
 export { lead, type LeadOptions } from "./election/lead.js";
 export { lockName } from "./lock-name.js";
+export { type ShutdownOptions, untilShutdown } from "./shutdown.js";
 export { once, type OnceOptions, type OnceResult, type OnceRun } from "./once/once.js";
 
 // Asking etcd
@@ -52,6 +53,7 @@ export {
   DeadlockError,
   EtcdRefusedError,
   EtcdUnavailableError,
+  httpStatusOf,
   KindMismatchError,
   LeaseholdError,
   LockExpiringError,

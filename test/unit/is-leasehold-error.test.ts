@@ -1,5 +1,11 @@
 import { expect, test, vi } from "vitest";
-import { isLeaseholdError, LeaseholdError, LockReleasedError, LockTimeoutError } from "../../src/index.js";
+import {
+  httpStatusOf,
+  isLeaseholdError,
+  LeaseholdError,
+  LockReleasedError,
+  LockTimeoutError,
+} from "../../src/index.js";
 
 const timeout: unknown = new LockTimeoutError("jobs", 100, undefined, 3);
 
@@ -50,4 +56,16 @@ test.each([["LOCK_TIMEUOT"], ["toString"], [7], [null]])("the unknown code %o is
   expect(() => isLeaseholdError(undefined, code as "LOCK_TIMEOUT")).toThrow(
     /^Expected code to be one of SESSION_LOST, .*PACKAGE_MISSING, got /,
   );
+});
+
+test("the HTTP status of an error of leasehold, of any copy, and of none other", async () => {
+  vi.resetModules();
+  const other = await import("../../src/index.js");
+
+  expect(httpStatusOf(timeout)).toBe(429);
+  expect(httpStatusOf(new other.LockTimeoutError("jobs", 100, undefined, 3))).toBe(429);
+  expect(httpStatusOf(new other.SessionClosedError(7n))).toBe(503);
+  expect(httpStatusOf(new other.LockReleasedError("jobs"))).toBe(500);
+  for (const none of [new Error("x"), AbortSignal.abort().reason as unknown, undefined, "LOCK_TIMEOUT"])
+    expect(httpStatusOf(none)).toBeUndefined();
 });

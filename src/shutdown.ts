@@ -1,0 +1,73 @@
+import { constants } from "node:os";
+import { isLeaseholdError } from "./errors.js";
+import { checkDrain, checkFunction, checkOptions, rangeError, typeError } from "./options/check.js";
+import { type Cluster, servicesOf } from "./session/cluster.js";
+import type { CloseOptions } from "./session/session-options.js";
+
+export interface ShutdownOptions extends CloseOptions {
+  /** The first one begins the shutdown. @default ["SIGTERM", "SIGINT"] */
+  readonly signals?: readonly NodeJS.Signals[] | undefined;
+}
+
+/** Nobody can listen to these. */
+const DEAF: readonly string[] = ["SIGKILL", "SIGSTOP"];
+
+function checkSignals(value: unknown): readonly NodeJS.Signals[] {
+  if (value === undefined) return ["SIGTERM", "SIGINT"];
+  if (!Array.isArray(value)) throw typeError("signals", "an array of names such as SIGTERM", value);
+  for (const name of value as readonly unknown[]) {
+    if (typeof name !== "string" || !Object.hasOwn(constants.signals, name) || DEAF.includes(name))
+      throw rangeError("signals", "names of signals that a process can listen to, such as SIGTERM", name);
+  }
+  return value as readonly NodeJS.Signals[];
+}
+
+/**
+ * Runs `work` until it ends, or until the process gets one of `signals`. Then, in this order: the `signal` of `work` aborts, so
+ * that it begins nothing new; waiting calls of the cluster reject, while its sessions are renewed until every lock is released or
+ * `drainMs` (default 5000) has passed; the leases are revoked, and the next waiters proceed. A second signal ends the process at
+ * once, as without this function. The exit code stays yours.
+ *
+ * Resolves when `work` has ended and the cluster is closed: with the value of `work`, or with undefined if the shutdown ended it. These
+ * rejections of `work` are no failures then: the reason of `signal`, an error with it as `cause`, such as that of timers, and
+ * SessionClosedError.
+ * @throws what else `work` throws, after the cluster is closed: LockLostError, for one, of work that was not done after `drainMs`.
+ * @throws {TypeError | RangeError} on invalid options.
+ */
+export async function untilShutdown<T>(
+  cluster: Cluster,
+  work: (signal: AbortSignal) => T | PromiseLike<T>,
+  options?: ShutdownOptions,
+): Promise<T | undefined> {
+  const { signals: names, ...close } = checkOptions("untilShutdown", options, ["signals", "drainMs"]);
+  const drainMs = checkDrain("untilShutdown", close);
+  const signals = checkSignals(names);
+  checkFunction("work", work);
+  servicesOf(cluster);
+
+  const stop = new AbortController();
+  const begin = (name: NodeJS.Signals): void => {
+    ignore();
+    stop.abort(new DOMException(`got ${name}`, "AbortError"));
+    void cluster.close({ drainMs });
+  };
+  const ignore = (): void => {
+    for (const name of signals) process.off(name, begin);
+  };
+  for (const name of signals) process.on(name, begin);
+  try {
+    return await work(stop.signal);
+  } catch (error) {
+    if (isEndedBy(stop.signal, error)) return undefined;
+    throw error;
+  } finally {
+    ignore();
+    await cluster.close({ drainMs });
+  }
+}
+
+function isEndedBy({ aborted, reason }: AbortSignal, error: unknown): boolean {
+  if (!aborted) return false;
+  const { cause } = error instanceof Error ? error : {};
+  return error === reason || cause === reason || isLeaseholdError(error, "SESSION_CLOSED");
+}

@@ -3,7 +3,7 @@
 // is asked to retry later, and the wait of a client that disconnects ends with its connection.
 import { once } from "node:events";
 import { createServer } from "node:http";
-import { connect, Mutex } from "leasehold";
+import { connect, httpStatusOf, Mutex } from "leasehold";
 
 const {
   ETCD_HOSTS = "http://127.0.0.1:2379",
@@ -39,9 +39,9 @@ async function place(user, { fence, signal }) {
   return response.text();
 }
 
-/** @param {import("node:http").ServerResponse} response @param {{ code?: string }} error */
-function refuse(response, { code }) {
+/** @param {import("node:http").ServerResponse} response @param {unknown} error */
+function refuse(response, error) {
   if (response.destroyed) return;
-  const status = { LOCK_TIMEOUT: 429, ETCD_UNAVAILABLE: 503 }[code ?? ""] ?? 500;
+  const status = httpStatusOf(error) ?? 500;
   response.writeHead(status, status === 500 ? {} : { "Retry-After": "1" }).end();
 }

@@ -427,8 +427,8 @@ export class KindMismatchError extends LeaseholdError {
 }
 
 /**
- * The statuses of RFC 9110 and RFC 6585. 429: others have the lock, and a later request may get it. 503: it was not to be had, or
- * not to be kept. 412: the resource has seen a younger fence. 500: the program is wrong.
+ * The statuses of RFC 9110 and RFC 6585. 429: others have the lock, and a later request may get it. 503: etcd or the session
+ * failed. 412: the resource has seen a younger fence. 500: the program is wrong.
  */
 const STATUS: Readonly<Record<LeaseholdErrorCode, 412 | 429 | 500 | 503>> = {
   SESSION_LOST: 503,
@@ -448,8 +448,8 @@ const STATUS: Readonly<Record<LeaseholdErrorCode, 412 | 429 | 500 | 503>> = {
 /**
  * The HTTP status of a request that failed with `error`: 429 for LOCK_TIMEOUT; 503, with which a client may retry, for etcd that
  * does not answer or refuses, and for a lost or closed session or lock; 412 for STALE_FENCE; 500 for any other error of
- * leasehold. undefined if the error is none of leasehold, such as the reason of an aborted signal: it means what it means to you.
- * `tryLock` that returns undefined has no error: 409 or 429, as you like.
+ * leasehold. undefined for an error that leasehold did not create, such as the reason of an aborted signal. A `tryLock` that
+ * returns undefined has no error: answer with 409 or 429.
  */
 export function httpStatusOf(error: unknown): 412 | 429 | 500 | 503 | undefined {
   // Another version in the process may have other codes.

@@ -9,14 +9,14 @@ export interface ShutdownOptions extends CloseOptions {
   readonly signals?: readonly NodeJS.Signals[] | undefined;
 }
 
-/** Nobody can listen to these. */
-const DEAF: readonly string[] = ["SIGKILL", "SIGSTOP"];
+/** No process can listen to these. */
+const UNHEARD: readonly string[] = ["SIGKILL", "SIGSTOP"];
 
 function checkSignals(value: unknown): readonly NodeJS.Signals[] {
   if (value === undefined) return ["SIGTERM", "SIGINT"];
   if (!Array.isArray(value)) throw typeError("signals", "an array of names such as SIGTERM", value);
   for (const name of value as readonly unknown[]) {
-    if (typeof name !== "string" || !Object.hasOwn(constants.signals, name) || DEAF.includes(name))
+    if (typeof name !== "string" || !Object.hasOwn(constants.signals, name) || UNHEARD.includes(name))
       throw rangeError("signals", "names of signals that a process can listen to, such as SIGTERM", name);
   }
   return value as readonly NodeJS.Signals[];

@@ -171,7 +171,8 @@ export class MemberLines {
     this.#news.set(host, error);
     if (state === "refused" && error.message !== before)
       this.context.write("warn", `${printable(host)} refused: ${reason(error)}`, {
-        ...{ event: "member.refused", host },
+        event: "member.refused",
+        host,
         ...codeOf(error),
       });
     const allFailed = hosts.every((each) => this.#failures.has(each));
@@ -240,12 +241,14 @@ export class LockLines {
     const about = { ...aboutLock(call), ...(waitedMs !== undefined && { durationMs: waitedMs }) };
     if (outcome === "granted")
       return this.context.write("debug", `acquired ${lock(call)}${waited}${fence}`, {
-        ...{ event: "lock.acquired", ...about },
+        event: "lock.acquired",
+        ...about,
         ...(call.fence !== undefined && { fence: String(call.fence) }),
       });
     const because = call.error === undefined ? "" : `: ${reason(call.error)}`;
     this.context.write("debug", `${lock(call)} not acquired${waited} (${outcome})${because}`, {
-      ...{ event: "lock.not_acquired", ...about },
+      event: "lock.not_acquired",
+      ...about,
       ...codeOf(call.error),
     });
   }
@@ -255,11 +258,13 @@ export class LockLines {
     const held = `after ${duration(heldMs)}`;
     if (message.reason === "released")
       return this.context.write("debug", `released ${lock(message)} ${held}`, {
-        ...{ event: "lock.released", ...aboutHold(message) },
+        event: "lock.released",
+        ...aboutHold(message),
       });
     if (message.reason === "max_hold")
       return this.context.write("warn", `${lock(message)} ended ${held}, the limit of its maxHoldMs`, {
-        ...{ event: "lock.max_hold", ...aboutHold(message) },
+        event: "lock.max_hold",
+        ...aboutHold(message),
       });
     const cause = message.error ? `: ${reason(message.error)}` : "";
     const about = { event: "lock.lost", ...aboutHold(message), ...codeOf(message.error) };
@@ -277,7 +282,8 @@ export class LockLines {
     const end = error === undefined ? `answered by ${printable(host ?? "etcd")}` : `failed: ${reason(error)}`;
     const took = `${attempts} attempts and ${duration(durationMs)}`;
     this.context.write("debug", `call "${printable(what)}" took ${took}, ${end}`, {
-      ...{ event: "call.repeated", durationMs },
+      event: "call.repeated",
+      durationMs,
       ...(host !== undefined && { host }),
       ...codeOf(error),
     });
@@ -319,7 +325,8 @@ export class ElectionLines {
 }
 
 const aboutElection = ({ name, fence, owner, error }: ElectionMessage): Omit<LogFields, "event"> => ({
-  ...{ kind: "leadership", name },
+  kind: "leadership",
+  name,
   ...(fence !== undefined && { fence: String(fence) }),
   ...(owner !== undefined && { owner }),
   ...codeOf(error),
@@ -363,7 +370,8 @@ export class RejoinLines {
     this.#waits = 0;
     this.#names.clear();
     this.context.write("warn", `${waits} anew at the end of the queue, for ${names}: ${reason(error)}`, {
-      ...{ event: "wait.rejoined", names: first },
+      event: "wait.rejoined",
+      names: first,
       ...codeOf(error),
     });
   }

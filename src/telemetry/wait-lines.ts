@@ -103,7 +103,10 @@ export class WaitLines {
     const level = call.kind === "leadership" ? "debug" : "warn";
     const queue = typeof report === "object" ? report : undefined;
     this.context.write(level, `${what}: ${this.#who(call, report)}${more}`, {
-      ...{ event: "wait.long", kind: call.kind, name: queue?.name ?? call.name, durationMs: waitedMs },
+      event: "wait.long",
+      kind: call.kind,
+      name: queue?.name ?? call.name,
+      durationMs: waitedMs,
       ...(queue && { ahead: queue.ahead }),
       ...(queue?.holder && { holder: printable(holderOf(queue.holder)) }),
     });

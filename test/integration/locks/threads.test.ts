@@ -41,6 +41,22 @@ test("a worker thread with a cluster of its own waits in the same queue", { time
   await worker.terminate();
 });
 
+test(
+  "a thread that is terminated leaves its place, though the process goes on",
+  { timeout: 60_000 },
+  async () => {
+    const holds = THREAD.replace(
+      "withLock((lock) => lock.fence)",
+      "lock().then((lock) => lock.fence)",
+    ).replace("await cluster.close();", "");
+    const workerData = { hosts: etcd.endpoints, leasehold: LEASEHOLD };
+    const worker = new Worker(holds, { eval: true, workerData });
+    await once(worker, "message");
+    await worker.terminate();
+    expect(await placesOf(etcd.member, "jobs/threads")).toHaveLength(1);
+  },
+);
+
 test("a lock that was posted to a thread has its name and key, and nothing that could tell of a loss", async () => {
   await using lock = await new Mutex(cluster, "jobs/posted").lock();
   const posted = structuredClone(lock);

@@ -81,7 +81,7 @@ describe("untilShutdown", () => {
     const wrong = new Error("wrong");
     const fails = untilShutdown(connect({ hosts: etcd.endpoints }), () => Promise.reject(wrong));
     await expect(fails).rejects.toBe(wrong);
-    // Nobody's shutdown: such an error is a failure.
+    // No signal came, so the closed cluster is a failure.
     await expect(untilShutdown(cluster, () => cluster.session())).rejects.toThrow(/closed/);
   });
 

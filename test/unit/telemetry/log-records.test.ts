@@ -1,4 +1,5 @@
 import { readFileSync } from "node:fs";
+import pino from "pino";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { SessionLostError } from "../../../src/errors.js";
 import type { LogRecord } from "../../../src/index.js";
@@ -38,6 +39,22 @@ test("a function gets what was lost as data, with the line as its message", () =
     {
       ...{ level: "error", event: "lock.lost", ...about, error: "SESSION_LOST" },
       message: `mutex "a" lost after 1.5 s: ${lost.message}`,
+    },
+  ]);
+});
+
+test("pino writes a record with its fields and its line", () => {
+  const written: string[] = [];
+  const logger = pino({ base: null, timestamp: false }, { write: (line: string) => void written.push(line) });
+  using other = new LogWorld(({ level, message, ...fields }) => logger[level](fields, message));
+  holdEndChannel.publish({ ...lock("deleted", lost), hosts: other.hosts });
+  expect(written.map((line) => JSON.parse(line) as unknown)).toEqual([
+    {
+      level: 50,
+      event: "lock.lost",
+      ...about,
+      error: "SESSION_LOST",
+      msg: `mutex "a" lost after 1.5 s: ${lost.message}`,
     },
   ]);
 });

@@ -27,7 +27,7 @@ function recorded(seed: string, setting: Traced): ReturnType<typeof recordedRun>
 /** The seeds in which a broken rule must show. */
 const SOUGHT = 40;
 
-describe("the trace of a simulated run", { timeout: 120_000 }, () => {
+describe("the trace of a simulated run", { timeout: 300_000 }, () => {
   it("is recorded without a change of the run", async () => {
     const { result } = await recorded("1", LOCKALL);
     const { hash } = await runSim({ ...tracedSetting("1", LOCKALL), build });
@@ -51,9 +51,10 @@ describe("the trace of a simulated run", { timeout: 120_000 }, () => {
   it.each([
     ["unguarded-release", MUTEX, /sends the unknown of .*: no such transaction/],
     ["read-before-watch", MUTEX, /is granted its hold/],
-    ["header-revision", MUTEX, /is read for a place created at \d+, which never was/],
+    ["header-revision", MUTEX, /is read for a place created at \d+, which never was/, 13],
     ["one-name-in-one-batch", MUTEX, /has two transactions of the queue/],
-    ["joined-one-by-one", LOCKALL, /sends the join of .*: it belongs to a joint transaction of \d names/],
+    // In most seeds its callers wait for each other for ever, and such a run is long.
+    ["joined-one-by-one", LOCKALL, /sends the join of .*: it belongs to a joint transaction of \d names/, 6],
     ["read-before-watch", RWLOCK, /etcd admits it from revision \d+ on, which its client cannot know/],
     [
       ...(["writer-ignores-readers", RWLOCK] as const),
@@ -63,11 +64,11 @@ describe("the trace of a simulated run", { timeout: 120_000 }, () => {
       ...(["one-permit-too-many", SEMAPHORE] as const),
       /the announcement of \S+ is sent: etcd has admitted it at no time/,
     ],
-  ])("is no path of the model with the mutant %s (%j)", async (name, setting, said) => {
+  ])("is no path of the model with the mutant %s (%j)", async (name, setting, said, first = 1) => {
     const mutant = await mutantOf(name);
     const found: (string | undefined)[] = [];
     // Which seed runs into the broken rule changes with the order of events.
-    for (let seed = 1; seed <= SOUGHT && !found.at(-1)?.match(said); seed++)
+    for (let seed = first; seed < first + SOUGHT && !found.at(-1)?.match(said); seed++)
       found.push((await tracedRun(String(seed), mutant, setting)).rejected);
     expect(found.at(-1)).toMatch(said);
   });

@@ -1,5 +1,4 @@
 // The cost of sessions and locks while nothing happens.
-import { setTimeout as delay } from "node:timers/promises";
 import { etcdOf, type Field } from "../frame/field.js";
 import { measure, open, startAll, TTL_SECONDS, untilGranted } from "../frame/measure.js";
 import type { ContenderProcess } from "../frame/contender-process.js";
@@ -9,8 +8,11 @@ import type { Question } from "./question.js";
 const SPAN_MS = TTL_SECONDS * 1000;
 const RENEWALS = 3;
 const QUICK_MS = 500;
-/** For the aftereffects of opening: V8 collects garbage twice more, about 19 s after the collection before. */
-const SETTLE_MS = 25_000;
+/**
+ * The span with the median cost counts: V8's memory reducer collects the garbage of the opening once, 20 to 40 s after the last
+ * grant (`node --trace-gc`), and that falls into one span at most.
+ */
+const SPANS = 3;
 const SESSIONS = 1000;
 const LOCKS = 10_000;
 /** The share of large numbers that remains with `quick`. */
@@ -21,7 +23,12 @@ const partOf = (count: number, { scale: { quick } }: Field) => (quick ? count * 
 
 /** One process, in which nothing happens except renewals. */
 async function idle(field: Field, process: ContenderProcess) {
-  await delay(field.scale.quick ? 0 : SETTLE_MS);
+  const spans = [];
+  for (let i = 0; i < SPANS; i++) spans.push(await idleSpan(field, process));
+  return spans.toSorted((one, other) => one.percent - other.percent)[1]!;
+}
+
+async function idleSpan(field: Field, process: ContenderProcess) {
   const { cpuMicros, span, spent } = await measure([process], field, spanMs(field));
   const micros = (span.to - span.from) / 1000;
   const streams = await etcdOf(field).streams("LeaseKeepAlive");

@@ -9,6 +9,7 @@ import { withJson } from "../telemetry/publish.js";
 import type { Clock } from "../util/clock.js";
 import { inOwnContext, tellOutside } from "../util/own-context.js";
 import { AuthToken } from "./auth-token.js";
+import { CurrentCredentials } from "./credentials.js";
 import {
   type AnswerKind,
   type CallOptions,
@@ -331,6 +332,7 @@ export type Connect = (host: string, setting: MemberSetting) => Member;
 export class MemberPool {
   /** Set only with a password. */
   readonly tokens: AuthToken | undefined;
+  readonly #credentials: CurrentCredentials | undefined;
   readonly #listeners = new Set<MemberListener>();
   #current: Member | undefined;
   #next: number;
@@ -344,6 +346,7 @@ export class MemberPool {
     private readonly hosts: Hosts,
   ) {
     this.tokens = options.auth && new AuthToken(options.auth, options.requestTimeoutMs, clock);
+    this.#credentials = options.credentials && new CurrentCredentials(options.credentials, options.hosts);
     // Clients with the same configuration spread over the members.
     this.#next = Math.floor(clock.random() * options.hosts.length);
   }
@@ -480,7 +483,11 @@ export class MemberPool {
     const index = hosts.firstUsable(this.#next);
     this.#next = index + 1;
     const host = (hosts.hostInUse = hosts.names[index]!);
-    const setting = { token: () => this.tokens?.current, pingMs: hosts.pingMsOf(host) };
+    const setting = {
+      token: () => this.tokens?.current,
+      credentials: this.#credentials && (() => this.#credentials!.current),
+      pingMs: hosts.pingMsOf(host),
+    };
     return inOwnContext(() => this.connect(host, setting));
   }
 }

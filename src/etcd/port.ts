@@ -1,4 +1,5 @@
 import { EtcdRefusedError, type RefusalReason } from "../errors.js";
+import type { CheckedCredentials } from "../options/connect.js";
 
 /** The port: what the rest of the library needs from one etcd member. Everything specific to a transport stays behind it. */
 
@@ -139,6 +140,8 @@ export interface WatchStream {
 /** What a connection to a member needs besides its host. */
 export interface MemberSetting {
   readonly token: () => string | undefined;
+  /** Read for each connection anew. Without them TLS trusts the authorities that Node.js trusts. */
+  readonly credentials?: (() => CheckedCredentials) | undefined;
   readonly pingMs: number;
 }
 

@@ -113,10 +113,15 @@ export class SimEtcd {
     return Math.max(0, lease.expiry - this.options.scheduler.now);
   }
 
-  /** As an administrator does it: at once. Returns `undefined` if there is no leader with a majority, else the result. */
-  execute(request: Applied): object | undefined {
-    if (this.cluster) return this.cluster.execute(request);
-    return apply({ store: this.store, leases: this.leases, quirks: this.quirks }, request);
+  /**
+   * As an administrator does it: at once. Returns `undefined` if there is no leader with a majority, else the result. `applied` is
+   * called in between: the leader may commit what others have asked for before and after it.
+   */
+  execute(request: Applied, applied?: () => void): object | undefined {
+    if (this.cluster) return this.cluster.execute(request, applied);
+    const result = apply({ store: this.store, leases: this.leases, quirks: this.quirks }, request);
+    applied?.();
+    return result;
   }
 
   /** A member stops with its connections open. */

@@ -238,19 +238,21 @@ function checkNoneOfHttp2(given: Options): void {
   }
 }
 
+/** The certificates of TLS, as PEM text. */
+export interface CheckedCredentials {
+  readonly rootCertificate: Uint8Array;
+  readonly privateKey?: Uint8Array;
+  readonly certChain?: Uint8Array;
+  readonly serverName?: string;
+}
+
 /** The checked options of `connect`. */
 export interface CheckedConnect extends CheckedTransport {
   readonly hosts: readonly string[];
   /** The prefix of all keys; "" for none. */
   readonly prefix: string;
-  readonly credentials:
-    | {
-        readonly rootCertificate: Uint8Array;
-        readonly privateKey?: Uint8Array;
-        readonly certChain?: Uint8Array;
-        readonly serverName?: string;
-      }
-    | undefined;
+  /** Called for each connection. Throws if a function of the user throws, or returns what is none. */
+  readonly credentials: (() => CheckedCredentials) | undefined;
   readonly auth: { readonly username: string; readonly password: string } | undefined;
   /** The hosts of the user's own client of etcd3, by their names in `hosts`. */
   readonly etcd3: ReadonlyMap<string, Etcd3Host> | undefined;
@@ -342,12 +344,33 @@ function checkClient(given: Options): Reach {
 
 function checkCredentials(value: unknown, hosts: readonly string[]): CheckedConnect["credentials"] {
   if (value === undefined) return undefined;
-  const known = ["rootCertificate", "privateKey", "certChain", "serverName"];
-  const given = checkOptions("credentials", checkPlainObject("credentials", value), known);
+  const isFunction = typeof value === "function";
+  if (!isFunction) checkPlainObject("credentials", value);
   // gRPC ignores the scheme: with credentials it uses TLS, whatever the URL says.
   if (hosts.some((host) => !host.startsWith("https:"))) {
     throw rangeError("hosts", "https:// when credentials are given", hosts.join(", "));
   }
+  let given: unknown;
+  let checked: CheckedCredentials | undefined;
+  const read = (): CheckedCredentials => {
+    const now: unknown = isFunction ? (value as () => unknown)() : value;
+    if (checked === undefined || now !== given) checked = checkCertificates(now, isFunction);
+    given = now;
+    return checked;
+  };
+  read();
+  return read;
+}
+
+function checkCertificates(value: unknown, returned: boolean): CheckedCredentials {
+  const option = returned ? "credentials()" : "credentials";
+  // Certificates that are fetched must be there when a connection opens: the program fetches them in time.
+  if (value instanceof Promise) {
+    value.catch(() => undefined);
+    throw typeError(option, "an object, not a promise", value);
+  }
+  const known = ["rootCertificate", "privateKey", "certChain", "serverName"];
+  const given = checkOptions("credentials", checkPlainObject(option, value), known);
   const { privateKey, certChain } = given;
   if ((privateKey === undefined) !== (certChain === undefined)) {
     throw new TypeError(
@@ -374,7 +397,7 @@ function checkServerName(value: unknown): string {
 }
 
 /** Without this check, gRPC would throw OpenSSL's own text at the first call. */
-function checkPair(credentials: NonNullable<CheckedConnect["credentials"]>): CheckedConnect["credentials"] {
+function checkPair(credentials: CheckedCredentials): CheckedCredentials {
   const { rootCertificate, privateKey, certChain } = credentials;
   const bytes = (pem: Uint8Array | undefined): Buffer | undefined => pem && Buffer.from(pem);
   const { X509Certificate } = process.getBuiltinModule("node:crypto");

@@ -1,5 +1,5 @@
 import { checkPlainObject, rangeError } from "./check.js";
-import { checkHosts, checkOneScheme, checkPem } from "./connect.js";
+import { type CheckedCredentials, checkHosts, checkOneScheme, checkPem } from "./connect.js";
 
 /** What etcdctl's flags and its environment set. */
 const ETCDCTL_SETTINGS = [
@@ -20,12 +20,8 @@ type Sources = Readonly<Record<EtcdctlSetting, Source>>;
 /** Options of `connect`. */
 interface EtcdctlConnection {
   readonly hosts: readonly string[];
-  readonly credentials?: {
-    readonly rootCertificate: Uint8Array;
-    readonly certChain?: Uint8Array;
-    readonly privateKey?: Uint8Array;
-    readonly serverName?: string;
-  };
+  /** A function if files are named: it reads them. */
+  readonly credentials?: CheckedCredentials | (() => CheckedCredentials);
   readonly auth?: { readonly username: string; readonly password: string };
 }
 
@@ -49,7 +45,9 @@ export function etcdctlConnection(sourceOf: (setting: EtcdctlSetting) => Source)
   const secure = hosts.some((host) => host.startsWith("https:"));
   if (!secure) checkNoFiles(sources);
   const auth = authOf(sources);
-  return { hosts, ...(secure && { credentials: credentialsOf(sources) }), ...(auth && { auth }) };
+  const read = (): CheckedCredentials => credentialsOf(sources);
+  const first = secure ? read() : undefined;
+  return { hosts, ...(first && { credentials: files ? read : first }), ...(auth && { auth }) };
 }
 
 /** The options of `connect` from etcdctl's variables. @throws {TypeError | RangeError} */
@@ -83,12 +81,7 @@ export function checkNoDiscovery(env: NodeJS.ProcessEnv): void {
 
 const withoutEmpty = ({ name, text }: Source): Source => ({ name, text: text === "" ? undefined : text });
 
-function credentialsOf({
-  cacert,
-  cert,
-  key,
-  ...rest
-}: Sources): NonNullable<EtcdctlConnection["credentials"]> {
+function credentialsOf({ cacert, cert, key, ...rest }: Sources): CheckedCredentials {
   const serverName = rest["server-name"].text;
   if ((cert.text === undefined) !== (key.text === undefined)) {
     const [given, missing] = key.text === undefined ? [cert, key] : [key, cert];

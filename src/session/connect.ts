@@ -34,7 +34,13 @@ export interface ConnectOptions {
    * @default none
    */
   readonly prefix?: string | undefined;
-  readonly credentials?: Credentials | undefined;
+  /**
+   * Certificates for TLS. A function is called for each new connection, and must return at once: certificates that were exchanged,
+   * and a new authority, are in use from the next connection on, without a loss of a session. Connections that are open go on.
+   * What a function throws, or returns, is checked by `connect` as well; later the last good credentials stay in use, and a line of
+   * the log (or else a warning of the process) says why.
+   */
+  readonly credentials?: Credentials | (() => Credentials) | undefined;
   /** User and password. The token is fetched on first use and renewed when etcd rejects it. */
   readonly auth?: { readonly username: string; readonly password: string } | undefined;
   /**

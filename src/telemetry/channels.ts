@@ -5,6 +5,7 @@ import type {
   ElectionMessage,
   HoldEndMessage,
   HoldLongMessage,
+  CredentialsMessage,
   MemberMessage,
   RejoinMessage,
   RenewedMessage,
@@ -21,6 +22,7 @@ export const CHANNELS = {
   session: "leasehold.session",
   renewed: "leasehold.session.renewed",
   member: "leasehold.member",
+  credentials: "leasehold.credentials",
   election: "leasehold.election",
 } as const;
 
@@ -49,4 +51,5 @@ export const rejoinChannel = typed<RejoinMessage>(CHANNELS.rejoin);
 export const sessionChannel = typed<SessionMessage>(CHANNELS.session);
 export const renewedChannel = typed<RenewedMessage>(CHANNELS.renewed);
 export const memberChannel = typed<MemberMessage>(CHANNELS.member);
+export const credentialsChannel = typed<CredentialsMessage>(CHANNELS.credentials);
 export const electionChannel = typed<ElectionMessage>(CHANNELS.election);

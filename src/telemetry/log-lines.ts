@@ -6,6 +6,7 @@ import type { LineContext, LogFields } from "./log.js";
 import type {
   AcquireMessage,
   CallMessage,
+  CredentialsMessage,
   ElectionMessage,
   HoldEndMessage,
   HoldLongMessage,
@@ -211,6 +212,14 @@ export class MemberLines {
     this.#news.clear();
     this.#failures.delete(host);
   }
+}
+
+/** One line when the certificates could not be read again, and one when they could. */
+export function credentialsLine(context: LineContext, { error }: CredentialsMessage): void {
+  if (error === undefined)
+    return context.write("info", "the credentials are read again", { event: "credentials.read" });
+  const text = `the credentials could not be read again, the last ones stay in use: ${reason(error)}`;
+  context.write("warn", text, { event: "credentials.kept", ...codeOf(error) });
 }
 
 const lock = ({ kind, names }: LockMessage): string =>

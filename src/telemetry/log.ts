@@ -11,6 +11,7 @@ import { printable } from "../util/printable.js";
 import {
   acquireChannel,
   callChannel,
+  credentialsChannel,
   electionChannel,
   holdEndChannel,
   holdLongChannel,
@@ -19,11 +20,20 @@ import {
   renewedChannel,
   sessionChannel,
 } from "./channels.js";
-import { ElectionLines, IdleLine, LockLines, MemberLines, RejoinLines, SessionLines } from "./log-lines.js";
+import {
+  credentialsLine,
+  ElectionLines,
+  IdleLine,
+  LockLines,
+  MemberLines,
+  RejoinLines,
+  SessionLines,
+} from "./log-lines.js";
 import type {
   AcquireMessage,
   CallMessage,
   ClusterMessage,
+  CredentialsMessage,
   ElectionMessage,
   HoldEndMessage,
   HoldLongMessage,
@@ -114,6 +124,7 @@ export function writeLog(target: LogTarget): () => void {
   const elections = new ElectionLines(context);
   const rejoins = new RejoinLines(context);
   log.to(memberChannel, (message: MemberMessage) => members.member(message));
+  log.to(credentialsChannel, (message: CredentialsMessage) => credentialsLine(context, message));
   log.to(electionChannel, (message: ElectionMessage) => elections.election(message));
   log.to(rejoinChannel, (message: RejoinMessage) => rejoins.rejoin(message));
   const sessions = new SessionLines(context);

@@ -155,6 +155,14 @@ export interface MemberMessage extends ClusterMessage {
 }
 
 /**
+ * A message of the channel `leasehold.credentials`: the option `credentials`, a function, has thrown or returned what is none, and
+ * those before stay in use. Published for each new reason, and without an error as soon as they can be read again.
+ */
+export interface CredentialsMessage extends ClusterMessage {
+  readonly error: Error | undefined;
+}
+
+/**
  * A message of the channel `leasehold.election`: what happened to a candidate. Only `lead` has `retrying`, when its campaign, or
  * observing for `onLeader`, has failed and is repeated, and `stopped`, when it has ended.
  */

@@ -29,9 +29,9 @@ const options = ({ endpoint }: Pick<ReverseProxy, "endpoint">) => ({
 
 /** One connection without retries: each failure of a call shows. */
 function memberBehind(proxy: Pick<ReverseProxy, "endpoint">) {
-  const setting = { token: () => undefined, pingMs: 6000 };
-  const context = { options: checkConnect(options(proxy)), clock: systemClock };
-  const member = new GrpcMember(proxy.endpoint, setting, context);
+  const checked = checkConnect(options(proxy));
+  const setting = { token: () => undefined, credentials: checked.credentials, pingMs: 6000 };
+  const member = new GrpcMember(proxy.endpoint, setting, { options: checked, clock: systemClock });
   return Object.assign(member, { [Symbol.dispose]: () => member.retire() });
 }
 

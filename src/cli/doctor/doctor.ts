@@ -123,7 +123,8 @@ function examsOf({
     clock: systemClock,
     signal,
   };
-  const { credentials, auth } = connection;
+  const { auth, credentials: given } = connection;
+  const credentials = typeof given === "function" ? given() : given;
   const secrets = new Set(auth ? [auth.password] : []);
   const odd = hosts.find((host) => !URL.canParse(host));
   if (odd !== undefined) throw usageError(`--endpoints must list HOST:PORT, got ${odd}`);

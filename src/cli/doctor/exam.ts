@@ -1,4 +1,4 @@
-import type { ConnectOptions } from "../../index.js";
+import type { ConnectOptions, Credentials } from "../../index.js";
 import { AbortFanOut } from "../../util/abort.js";
 import type { Clock } from "../../util/clock.js";
 import { printable } from "../../util/printable.js";
@@ -55,7 +55,7 @@ export interface Exam {
   readonly hostname: string;
   readonly port: number;
   readonly secure: boolean;
-  readonly credentials: Exclude<ConnectOptions["credentials"], undefined> | undefined;
+  readonly credentials: Credentials | undefined;
   readonly auth: ConnectOptions["auth"];
   readonly prefix: string;
   readonly ttlSeconds: number;

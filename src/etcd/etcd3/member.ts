@@ -81,15 +81,15 @@ const unshared = (): object => ({ "leasehold.connection": ++connections });
  * A client of etcd3 for one member. Loads etcd3 when the first one is made: that takes longer than loading the rest of this
  * library, and other transports do not need it.
  */
-async function newClient(host: string, options: CheckedConnect, pingMs: number): Promise<Services> {
+async function newClient(host: string, setting: MemberSetting): Promise<Services> {
   const etcd3 = await import("etcd3").catch((cause: unknown) => {
     throw new PackageMissingError("etcd3", 'The transport "etcd3"', cause);
   });
-  return new etcd3.Etcd3(clientOptions(host, options, pingMs));
+  return new etcd3.Etcd3(clientOptions(host, setting));
 }
 
-function clientOptions(host: string, options: CheckedConnect, pingMs: number): IOptions {
-  const { credentials } = options;
+function clientOptions(host: string, setting: MemberSetting): IOptions {
+  const credentials = setting.credentials?.();
   return {
     hosts: host,
     ...(credentials && {
@@ -102,7 +102,7 @@ function clientOptions(host: string, options: CheckedConnect, pingMs: number): I
     grpcOptions: {
       ...GRPC_OPTIONS,
       ...(credentials?.serverName && { "grpc.ssl_target_name_override": credentials.serverName }),
-      "grpc.keepalive_time_ms": pingMs,
+      "grpc.keepalive_time_ms": setting.pingMs,
       ...NO_RETRIES,
       ...unshared(),
     },
@@ -228,7 +228,7 @@ export class Etcd3Member implements Member {
       this.#opening = Promise.resolve(this.#client);
       return;
     }
-    this.loading = this.#opening = newClient(host, options, connection.pingMs);
+    this.loading = this.#opening = newClient(host, connection);
     this.#opening.then(
       (client) => {
         this.#client = client;

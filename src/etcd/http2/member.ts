@@ -1,6 +1,6 @@
 // The port over `Connection`: the transport "http2", which is the default. No call has a timer or a listener on a signal of
 // its own: the limits of a member share one timer, its calls one listener.
-import type { CheckedConnect } from "../../options/connect.js";
+import type { CheckedConnect, CheckedCredentials } from "../../options/connect.js";
 import { AbortFanOut } from "../../util/abort.js";
 import type { Clock } from "../../util/clock.js";
 import { Timers } from "../../util/timers.js";
@@ -46,8 +46,8 @@ import { encodeHeaders } from "./hpack.js";
 import type { OpenSocket, Target } from "./socket.js";
 import { DuplexStream, type Http2Stream, type Method, type Peer, UnaryStream } from "./stream.js";
 
-/** Where the connections to `host` go: `http(s)://name:port`, or without a scheme; TLS with `https://` or credentials. */
-export function targetOf(host: string, credentials: CheckedConnect["credentials"]): Omit<Target, "turn"> {
+/** Where a connection to `host` goes: `http(s)://name:port`, or without a scheme; TLS with `https://` or credentials. */
+export function targetOf(host: string, credentials: CheckedCredentials | undefined): Omit<Target, "turn"> {
   const [, scheme, name = "", port] = /^(?:(https?):\/\/)?(.*):(\d+)$/.exec(host) ?? [];
   const secure = scheme === "https" || credentials !== undefined;
   const tls = secure
@@ -115,7 +115,7 @@ export class Channel {
   #retired = false;
 
   constructor(
-    private readonly target: Omit<Target, "turn">,
+    private readonly target: () => Omit<Target, "turn">,
     private readonly setting: ConnectionSetting,
     private readonly deadlines: Timers,
   ) {}
@@ -136,7 +136,7 @@ export class Channel {
   #usable(): Connection {
     if (this.#connection?.usable) return this.#connection;
     this.#connection?.retire();
-    this.#connection = new Connection({ ...this.target, turn: turns++ }, this.setting, this.deadlines);
+    this.#connection = new Connection({ ...this.target(), turn: turns++ }, this.setting, this.deadlines);
     return this.#connection;
   }
 }
@@ -194,11 +194,11 @@ export class GrpcMember implements Member {
   ) {
     const { pingTimeoutMs, connectTimeoutMs } = options;
     const setting = { pingIntervalMs: connection.pingMs, pingTimeoutMs, connectTimeoutMs, open };
-    const target = targetOf(host, options.credentials);
+    const target = (): Omit<Target, "turn"> => targetOf(host, connection.credentials?.());
     const deadlines = new Timers(clock);
     this.#token = connection.token;
     this.#authenticates = options.auth !== undefined;
-    this.#headers = new RequestHeaders(target);
+    this.#headers = new RequestHeaders(target());
     const channel = new Channel(target, setting, deadlines);
     this.#peer = { host, channel, deadlines, aborts: new AbortFanOut("last") };
   }

@@ -82,12 +82,15 @@ export class Cluster implements RaftGroup {
   }
 
   /** What an administrator asks for is committed at once, if there is a leader with a majority. Returns the result. */
-  execute(request: UnaryRequest): object | undefined {
+  execute(request: UnaryRequest, applied?: () => void): object | undefined {
     const { leader } = this;
     if (leader === undefined || leader.node.transferring) return undefined;
     let result: object | undefined;
     const proposal = { request };
-    this.#observers.set(proposal, (found) => (result = found));
+    this.#observers.set(proposal, (found) => {
+      result = found;
+      applied?.();
+    });
     this.peers.instantly(() => leader.node.append(proposal));
     this.#observers.delete(proposal);
     return result;

@@ -196,7 +196,9 @@ export class SimCrew {
   }
 
   #execute(request: Parameters<SimEtcd["execute"]>[0]): bigint | undefined {
-    return this.etcd.execute(request) && this.etcd.store.revision;
+    let revision: bigint | undefined;
+    this.etcd.execute(request, () => (revision = this.etcd.store.revision));
+    return revision;
   }
 
   #node(p: string): SimNode {

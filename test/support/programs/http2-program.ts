@@ -9,7 +9,7 @@ const [port, mode] = process.argv.slice(2);
 const target = { hostname: "127.0.0.1", port: Number(port), tls: undefined };
 const limits = { pingIntervalMs: 60_000, pingTimeoutMs: 60_000, connectTimeoutMs: 60_000 };
 const deadlines = new Timers(systemClock);
-const channel = new Channel(target, limits, deadlines);
+const channel = new Channel(() => target, limits, deadlines);
 const peer = { host: "http://etcd:2379", channel, deadlines, aborts: new AbortFanOut() };
 const method = { path: "/test.Service/Method", decode: String };
 const headers = new RequestHeaders(target).of(method.path, undefined);

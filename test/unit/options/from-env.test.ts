@@ -1,5 +1,6 @@
-import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
-import { connect, fromEnv } from "../../../src/index.js";
+import { writeFile } from "node:fs/promises";
+import { afterAll, beforeAll, describe, expect, onTestFinished, test, vi } from "vitest";
+import { connect, type Credentials, fromEnv } from "../../../src/index.js";
 import { makeAuthority, writeServerFiles } from "../../support/fixtures/certificates.js";
 import { thrown } from "../../support/fixtures/misuse.js";
 
@@ -28,14 +29,27 @@ describe("fromEnv()", () => {
     const { ca, cert, key } = files;
     const env = { ETCDCTL_ENDPOINTS: "a:1", ETCDCTL_CACERT: ca, ETCDCTL_CERT: cert, ETCDCTL_KEY: key };
 
-    expect(fromEnv(env)).toEqual({
-      hosts: ["https://a:1"],
-      credentials: {
-        rootCertificate: authority.certificate,
-        certChain: client.certificate,
-        privateKey: client.key,
-      },
+    const { hosts, credentials } = fromEnv(env);
+    expect(hosts).toEqual(["https://a:1"]);
+    expect((credentials as () => Credentials)()).toEqual({
+      rootCertificate: authority.certificate,
+      certChain: client.certificate,
+      privateKey: client.key,
     });
+  });
+
+  test("reads the certificates' files again for each connection", async () => {
+    const mine = await writeServerFiles(authority, client);
+    onTestFinished(() => mine.remove());
+    const env = { ETCDCTL_ENDPOINTS: "a:1", ETCDCTL_CACERT: mine.ca };
+    const read = fromEnv(env).credentials as () => Credentials;
+    const other = makeAuthority("another authority");
+
+    await writeFile(mine.ca, other.certificate);
+
+    expect(read()).toEqual({ rootCertificate: other.certificate });
+    await writeFile(mine.ca, "");
+    expect(thrown(read)).toBeInstanceOf(RangeError);
   });
 
   test("takes the password from ETCDCTL_USER, after its first colon, or else from ETCDCTL_PASSWORD", () => {

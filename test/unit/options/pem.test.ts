@@ -8,7 +8,7 @@ const { certificate, key } = authority.issue("a client");
 const good = { rootCertificate: authority.certificate, certChain: certificate, privateKey: key };
 const OPTIONS = ["rootCertificate", "certChain", "privateKey"] as const;
 
-const checked = (credentials: object) => checkConnect({ hosts: "https://a:1", credentials }).credentials!;
+const checked = (credentials: object) => checkConnect({ hosts: "https://a:1", credentials }).credentials!();
 const complaint = (credentials: object) => (thrown(() => checked(credentials)) as Error).message;
 
 describe("PEM text", () => {

@@ -12,6 +12,7 @@ describe("the channels", () => {
       session: "leasehold.session",
       renewed: "leasehold.session.renewed",
       member: "leasehold.member",
+      credentials: "leasehold.credentials",
       election: "leasehold.election",
     });
     expect(channels.acquireChannel.asyncEnd.name).toBe("tracing:leasehold.acquire:asyncEnd");

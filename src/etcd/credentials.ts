@@ -1,0 +1,46 @@
+import type { CheckedConnect, CheckedCredentials } from "../options/connect.js";
+import { credentialsChannel } from "../telemetry/channels.js";
+import { withJson } from "../telemetry/publish.js";
+import { tellOutside } from "../util/own-context.js";
+
+/**
+ * The certificates of each new connection of a cluster. They are read for each one, so that exchanged files are in use without a
+ * new cluster; what could be read last stays in use if that fails, as between the writes of two files that belong together.
+ */
+export class CurrentCredentials {
+  readonly #read: () => CheckedCredentials;
+  #last: CheckedCredentials;
+  /** Why they could not be read. Each reason is told once. */
+  #problem: string | undefined;
+
+  /** Throws what `read` does. */
+  constructor(
+    read: NonNullable<CheckedConnect["credentials"]>,
+    private readonly hosts: readonly string[],
+  ) {
+    this.#read = read;
+    this.#last = read();
+  }
+
+  get current(): CheckedCredentials {
+    try {
+      this.#last = this.#read();
+      if (this.#problem !== undefined) this.#tell(undefined);
+    } catch (thrown) {
+      const error = thrown instanceof Error ? thrown : new Error(String(thrown));
+      if (error.message !== this.#problem) this.#tell(error);
+    }
+    return this.#last;
+  }
+
+  #tell(error: Error | undefined): void {
+    this.#problem = error?.message;
+    if (credentialsChannel.hasSubscribers)
+      tellOutside(() => credentialsChannel.publish(withJson({ hosts: this.hosts, error })));
+    else if (error !== undefined)
+      process.emitWarning(`leasehold uses its last credentials: ${error.message}`, {
+        type: "LeaseholdWarning",
+        code: "CREDENTIALS_KEPT",
+      });
+  }
+}

@@ -1,0 +1,103 @@
+import { afterEach, beforeEach, describe, expect, onTestFinished, test, vi } from "vitest";
+import { CurrentCredentials } from "../../../src/etcd/credentials.js";
+import { connect, type Credentials, type LogRecord } from "../../../src/index.js";
+import { checkConnect } from "../../../src/options/connect.js";
+import { credentialsChannel } from "../../../src/telemetry/channels.js";
+import type { CredentialsMessage } from "../../../src/telemetry/messages.js";
+import { makeAuthority } from "../../support/fixtures/certificates.js";
+import { LogWorld } from "../../support/fixtures/log-world.js";
+import { thrown } from "../../support/fixtures/misuse.js";
+
+const HOSTS = ["https://a:2379"];
+const [old, fresh] = ["old", "new"].map((name) => ({ rootCertificate: makeAuthority(name).certificate }));
+const [one, other] = ["a client", "another one"].map((name) => makeAuthority("one").issue(name));
+
+/** What the function of the user does next. */
+let next: () => unknown;
+const reading = () => {
+  const { credentials } = checkConnect({ hosts: HOSTS, credentials: () => next() });
+  return new CurrentCredentials(credentials!, HOSTS);
+};
+const told: (string | undefined)[] = [];
+const listen = ({ hosts, error }: CredentialsMessage) => hosts === HOSTS && told.push(error?.message);
+
+beforeEach(() => {
+  next = () => old;
+  told.length = 0;
+  credentialsChannel.subscribe(listen);
+});
+afterEach(() => credentialsChannel.unsubscribe(listen));
+
+describe("a function as credentials", () => {
+  test("is called for each connection", () => {
+    const credentials = reading();
+    expect(credentials.current).toEqual(old);
+
+    next = () => fresh;
+
+    expect(credentials.current).toEqual(fresh);
+    expect(told).toEqual([]);
+  });
+
+  test.each<[string, () => unknown, string]>([
+    [
+      "throws",
+      () => {
+        throw new Error("no such file");
+      },
+      "no such file",
+    ],
+    ["returns no PEM text", () => ({ rootCertificate: "half a" }), "to be PEM text"],
+    [
+      "returns the key of another certificate",
+      () => ({ ...old, certChain: one!.certificate, privateKey: other!.key }),
+      "the key being that of the certificate",
+    ],
+    ["returns a promise", () => Promise.resolve(fresh), "Expected credentials() to be an object"],
+    ["returns nothing", () => undefined, "Expected credentials() to be an object"],
+  ])("that %s leaves the last ones in use, and says so once", (_, returned, said) => {
+    const credentials = reading();
+    next = returned;
+
+    expect([credentials.current, credentials.current]).toEqual([old, old]);
+    expect(told).toEqual([expect.stringContaining(said)]);
+
+    next = () => fresh;
+    expect([credentials.current, credentials.current]).toEqual([fresh, fresh]);
+    expect(told).toEqual([expect.stringContaining(said), undefined]);
+  });
+
+  test.each<[string, () => unknown]>([
+    ["throws", () => JSON.parse("no") as unknown],
+    ["returns no credentials", () => "ca.pem"],
+  ])("that %s at first is refused by connect()", (_, returned) => {
+    const options = { hosts: HOSTS, credentials: returned as () => Credentials };
+    expect(thrown(() => connect(options))).toBeInstanceOf(Error);
+  });
+
+  test("writes a line to the log when it fails, and when it works again", () => {
+    const records: LogRecord[] = [];
+    using world = new LogWorld((record) => void records.push(record));
+    credentialsChannel.publish({ hosts: world.hosts, error: new RangeError("no PEM text") });
+    credentialsChannel.publish({ hosts: world.hosts, error: undefined });
+    expect(records).toMatchObject([
+      { level: "warn", event: "credentials.kept", error: "RangeError" },
+      { level: "info", event: "credentials.read" },
+    ]);
+    expect(records[0]!.message).toContain("no PEM text");
+  });
+
+  test("warns the process if nothing listens", () => {
+    credentialsChannel.unsubscribe(listen);
+    const warn = vi.spyOn(process, "emitWarning").mockImplementation(() => undefined);
+    onTestFinished(() => warn.mockRestore());
+    const credentials = reading();
+    next = () => undefined;
+
+    expect(credentials.current).toEqual(old);
+    expect(warn).toHaveBeenCalledExactlyOnceWith(
+      expect.stringContaining("leasehold uses its last credentials"),
+      expect.objectContaining({ code: "CREDENTIALS_KEPT" }),
+    );
+  });
+});

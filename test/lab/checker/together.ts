@@ -63,10 +63,14 @@ function requestsOf(calls: readonly Call[]): Iterable<Request> {
   return found.values();
 }
 
-/** First the requests that may have put places of the batch while they were open. Then the others, whose late put may have created them. */
+/**
+ * First the requests that may have put places of the batch while they were open. Then the others, whose late put may have created them.
+ * Those for more names come before those for some of them: else one place of a joint transaction would seem to stand alone.
+ */
 function openFirst(requests: readonly Request[], batch: readonly Place[]): readonly Request[] {
   const mayPut = (request: Request): boolean => request.open.some((open) => isOpenFor(open, request, batch));
-  return [...requests.filter(mayPut), ...requests.filter((request) => !mayPut(request))];
+  const largest = requests.toSorted((a, b) => b.names.size - a.names.size);
+  return [...largest.filter(mayPut), ...largest.filter((request) => !mayPut(request))];
 }
 
 /**

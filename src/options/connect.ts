@@ -51,6 +51,11 @@ const RULE = '"host:port" or "http(s)://host:port", or several: with commas betw
 /** An etcd in this process: see `memoryEntryOf`. */
 const MEMORY_HOST = /^memory:\/\/[\w.-]+$/;
 
+/** A socket of the file system, as etcd 3.7 and Go's gRPC name it: `unix:/path` or `unix:///path`. */
+const UNIX_HOST = /^unix:(?:\/\/)?(\/(?!\/)[^\0]*)$/;
+/** Linux has room for so many bytes of a path, other systems for fewer: unix(7). */
+const MAX_SOCKET_BYTES = 107;
+
 /** What hosts are named in errors, and what a host without a scheme means. */
 interface HostsContext {
   readonly option: string;
@@ -92,6 +97,7 @@ function hostsIn(text: string, context: HostsContext): string[] {
 
 function normalHost(host: string, { option, secure }: HostsContext): string {
   if (MEMORY_HOST.test(host)) return host;
+  if (host.startsWith("unix:")) return normalSocket(host, option);
   const [, scheme = secure ? "https" : "http", rest = ""] = /^(?:(https?):\/\/)?(.*)$/is.exec(host) ?? [];
   const [, address = "", path = ""] = /^([^/?#]*)(.*)$/s.exec(rest) ?? [];
   const [, name, port = CLIENT_PORT] = /^([\w.-]+|\[[\da-fA-F:.]+\])(?::(\d{1,5}))?$/.exec(address) ?? [];
@@ -101,6 +107,15 @@ function normalHost(host: string, { option, secure }: HostsContext): string {
   if (Number(port) < 1 || Number(port) > 65_535)
     throw rangeError(option, "with a port from 1 to 65535", host);
   return `${scheme}://${name}:${Number(port)}`.toLowerCase();
+}
+
+function normalSocket(host: string, option: string): string {
+  const [, path] = UNIX_HOST.exec(host) ?? [];
+  if (path === undefined)
+    throw rangeError(option, 'an absolute path after unix:, as in "unix:///run/etcd.sock"', host);
+  if (Buffer.byteLength(path) > MAX_SOCKET_BYTES)
+    throw rangeError(option, `a path of a socket of at most ${MAX_SOCKET_BYTES} bytes`, host);
+  return `unix://${path}`;
 }
 
 /** In bytes. A name has at most 1024, so no key is longer than both and the ID of a lease. */
@@ -311,6 +326,9 @@ function checkReach(given: Options): Reach {
   const hosts = checkHosts(given.hosts, { option: "hosts", secure: given.credentials !== undefined });
   checkOneScheme("hosts", hosts);
   if (hosts.some((host) => MEMORY_HOST.test(host))) checkNoWay(given);
+  const socket = hosts.find((host) => host.startsWith("unix:"));
+  if (socket !== undefined && given.transport === "etcd3")
+    throw rangeError("hosts", 'without unix: with the transport "etcd3"', socket);
   return {
     ...{ hosts, credentials: checkCredentials(given.credentials, hosts), auth: checkAuth(given.auth) },
     ...{ etcd3: undefined, ...checkTransport(given) },

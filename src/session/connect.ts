@@ -23,7 +23,7 @@ export interface Credentials {
 export interface ConnectOptions {
   /**
    * `"host:2379"` or `"http://host:2379"`; several with commas between them, or in an array. `https://` uses TLS, as does a host
-   * without a scheme if there are `credentials`. Without a port: 2379. One host name may resolve to several members. The hosts of
+   * without a scheme if there are `credentials`. Without a port: 2379. One host name may resolve to several members. `"unix:///run/etcd.sock"` is a socket of the file system. The hosts of
    * `memoryEtcd()` of leasehold/testing lead to an etcd inside this process.
    */
   readonly hosts: string | readonly string[];

@@ -1,4 +1,5 @@
 import type { ConnectOptions, Credentials } from "../../index.js";
+import { rangeError } from "../../options/check.js";
 import { AbortFanOut } from "../../util/abort.js";
 import type { Clock } from "../../util/clock.js";
 import { printable } from "../../util/printable.js";
@@ -103,6 +104,7 @@ export interface EndpointReport {
 export type Step = (report: EndpointReport) => Promise<boolean>;
 
 export function examOf(host: string, rest: Omit<Exam, "host" | "hostname" | "port" | "secure">): Exam {
+  if (!/^https?:/.test(host)) throw rangeError("endpoints", "http:// or https:// for doctor", host);
   const { hostname, port, protocol } = new URL(host);
   const secure = protocol === "https:";
   return {

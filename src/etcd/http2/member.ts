@@ -46,8 +46,10 @@ import { encodeHeaders } from "./hpack.js";
 import type { OpenSocket, Target } from "./socket.js";
 import { DuplexStream, type Http2Stream, type Method, type Peer, UnaryStream } from "./stream.js";
 
-/** Where a connection to `host` goes: `http(s)://name:port`, or without a scheme; TLS with `https://` or credentials. */
+/** Where a connection to `host` goes: `http(s)://name:port` or `unix://path`; TLS with `https://` or credentials. */
 export function targetOf(host: string, credentials: CheckedCredentials | undefined): Omit<Target, "turn"> {
+  const [, path] = /^unix:\/\/(.*)$/.exec(host) ?? [];
+  if (path !== undefined) return { hostname: "localhost", port: 0, path, tls: undefined };
   const [, scheme, name = "", port] = /^(?:(https?):\/\/)?(.*):(\d+)$/.exec(host) ?? [];
   const secure = scheme === "https" || credentials !== undefined;
   const tls = secure
@@ -80,13 +82,15 @@ export class RequestHeaders {
     }
     const known = this.#blocks.get(path);
     if (known !== undefined) return known;
-    const { hostname, port, tls } = this.target;
+    const { hostname, port, path: socket, tls } = this.target;
     const name = tls?.serverName ?? (hostname.includes(":") ? `[${hostname}]` : hostname);
+    // As Go's gRPC has it for sockets.
+    const authority = socket === undefined ? `${name}:${port}` : "localhost";
     const block = encodeHeaders([
       [":method", "POST"],
       [":scheme", tls ? "https" : "http"],
       [":path", path],
-      [":authority", `${name}:${port}`],
+      [":authority", authority],
       ["content-type", "application/grpc"],
       ["user-agent", "leasehold"],
       ["te", "trailers"],

@@ -23,7 +23,9 @@ export interface Target {
   /** A name, an IPv4 address, or an IPv6 address without brackets. */
   readonly hostname: string;
   readonly port: number;
-  /** `undefined`: plain TCP. */
+  /** A socket of the file system in their place. */
+  readonly path?: string | undefined;
+  /** `undefined`: no TLS. */
   readonly tls: TlsOptions | undefined;
   /** Connection number n begins with address n of a name that has several. */
   readonly turn: number;
@@ -121,7 +123,8 @@ function opened(target: Target, onread: OnReadOpts): Socket {
   }
 }
 
-function openPlain({ hostname, port, turn }: Target, onread: OnReadOpts): Socket {
+function openPlain({ hostname, port, path, turn }: Target, onread: OnReadOpts): Socket {
+  if (path !== undefined) return connectPlain({ path, onread });
   return connectPlain({ host: hostname, port, lookup: rotated(turn), onread });
 }
 

@@ -3,7 +3,7 @@
 import type { parseArgs, ParseArgsConfig } from "node:util";
 import type { ConnectOptions } from "../index.js";
 import { didYouMean, suggestions } from "../options/check.js";
-import { checkNoDiscovery, etcdctlConnection, variableOf } from "../options/etcdctl.js";
+import { discoveryOf, etcdctlConnection, variableOf } from "../options/etcdctl.js";
 import type { AnyCommand, Flags, Given } from "./command.js";
 import { type Io, usageError } from "./io.js";
 
@@ -25,7 +25,7 @@ type ConnectionFlags = Partial<Given<typeof CONNECTION_FLAGS>>;
 
 /** The options of `connect` from the flags, or else from etcdctl's environment. */
 export function connectionOf(flags: ConnectionFlags, env: Io["env"]): ConnectOptions {
-  if (flags.endpoints === undefined) checkNoDiscovery(env);
+  const discovery = flags.endpoints === undefined ? discoveryOf(env) : undefined;
   return etcdctlConnection((setting) => {
     const flag = flags[setting];
     return flag === undefined
@@ -34,7 +34,7 @@ export function connectionOf(flags: ConnectionFlags, env: Io["env"]): ConnectOpt
           text: env[variableOf(setting)],
         }
       : { name: `--${setting}`, text: flag };
-  });
+  }, discovery);
 }
 
 /** The flags that every command has. */

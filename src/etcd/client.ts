@@ -166,7 +166,7 @@ export class EtcdClient {
 
   /** Resolves when a stream can be opened without further loading. Calls wait for that themselves. */
   async loaded(): Promise<void> {
-    await this.pool.current.loading;
+    await this.pool.loaded();
   }
 
   /** A keepalive answer with a lower raft term does not count. */

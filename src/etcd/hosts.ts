@@ -10,6 +10,7 @@ import type { Clock } from "../util/clock.js";
 import { inOwnContext, tellOutside } from "../util/own-context.js";
 import { AuthToken } from "./auth-token.js";
 import { CurrentCredentials } from "./credentials.js";
+import { Membership } from "./membership.js";
 import {
   type AnswerKind,
   type CallOptions,
@@ -89,8 +90,8 @@ export class Hosts {
   hostInUse: string | undefined;
   /** How long the last answered attempt took. */
   roundTripMs = 0;
-  readonly #all: readonly Host[];
-  readonly #byName: ReadonlyMap<string, Host>;
+  #all: readonly Host[];
+  #byName: ReadonlyMap<string, Host>;
   /** The host of the last contact. */
   #last: Host | undefined;
   /** Number of answered attempts. */
@@ -99,12 +100,22 @@ export class Hosts {
   #clusterId: string | undefined;
 
   constructor(
+    /** The same array for good, by which the messages of the cluster are known. */
     readonly names: readonly string[],
     private readonly clock: Clock,
     /** The ping interval that the user configured: a host that asks for fewer pings gets fewer. */
-    pingMs: number,
+    private readonly pingMs: number,
   ) {
     this.#all = names.map((name) => newHost(name, pingMs));
+    this.#byName = new Map(this.#all.map((host) => [host.name, host]));
+  }
+
+  /** Other hosts from now on: what is known of those that stay is kept. The one in use stays until it fails. */
+  become(found: readonly string[]): void {
+    const inUse = this.hostInUse !== undefined && this.#byName.has(this.hostInUse) ? [this.hostInUse] : [];
+    const names = [...new Set([...found, ...inUse.filter((name) => !name.startsWith("srv:"))])];
+    (this.names as string[]).splice(0, Infinity, ...names);
+    this.#all = names.map((name) => this.#host(name));
     this.#byName = new Map(this.#all.map((host) => [host.name, host]));
   }
 
@@ -280,8 +291,9 @@ export class Hosts {
     return failure?.answers === this.#answers;
   }
 
+  /** Of a host that is no longer in the list, a late answer says nothing. */
   #host(name: string): Host {
-    return this.#byName.get(name)!;
+    return this.#byName.get(name) ?? newHost(name, this.pingMs);
   }
 }
 
@@ -333,6 +345,8 @@ export class MemberPool {
   /** Set only with a password. */
   readonly tokens: AuthToken | undefined;
   readonly #credentials: CurrentCredentials | undefined;
+  /** Set if the list of hosts may change. */
+  readonly #membership: Membership | undefined;
   readonly #listeners = new Set<MemberListener>();
   #current: Member | undefined;
   #next: number;
@@ -340,13 +354,14 @@ export class MemberPool {
 
   // eslint-disable-next-line max-params -- made in one place
   constructor(
-    private readonly options: CheckedConnect,
+    options: CheckedConnect,
     private readonly clock: Clock,
     private readonly connect: Connect,
     private readonly hosts: Hosts,
   ) {
     this.tokens = options.auth && new AuthToken(options.auth, options.requestTimeoutMs, clock);
     this.#credentials = options.credentials && new CurrentCredentials(options.credentials, options.hosts);
+    if (isMovable(options)) this.#membership = new Membership(options, hosts, clock);
     // Clients with the same configuration spread over the members.
     this.#next = Math.floor(clock.random() * options.hosts.length);
   }
@@ -355,6 +370,11 @@ export class MemberPool {
   get current(): Member {
     this.#current ??= this.#connectNext();
     return this.#current;
+  }
+
+  /** Resolves when a stream can be opened without further loading. */
+  async loaded(): Promise<void> {
+    if (this.#membership?.pending !== true) await this.current.loading;
   }
 
   /** A stream found `member` dead: the next use connects to the next member, and every stream on `member` moves. */
@@ -387,6 +407,7 @@ export class MemberPool {
   /** Ends all connections. Streams and calls must have ended before. */
   close(): void {
     this.#closed = true;
+    this.#membership?.close();
     this.#current?.retire();
     this.#current = this.hosts.hostInUse = undefined;
   }
@@ -397,6 +418,7 @@ export class MemberPool {
     options: CallOptions,
     answers: readonly AnswerKind[] = [],
   ): Promise<T> {
+    if (this.#membership?.pending === true) await this.#findHosts(this.#membership, options);
     let member = this.current;
     if (member.loading !== undefined) {
       await member.loading;
@@ -420,6 +442,15 @@ export class MemberPool {
     }
   }
 
+  async #findHosts(membership: Membership, options: CallOptions): Promise<void> {
+    try {
+      await membership.find(options);
+    } catch (error) {
+      if (isMembersFault(error)) this.hosts.attemptFailed(this.hosts.names[0]!, error as Error);
+      throw error;
+    }
+  }
+
   /** @throws {Error} if the answer comes from a member of another cluster. */
   #checkCluster(member: Member, answer: unknown): void {
     const header = headerOf(answer);
@@ -431,7 +462,7 @@ export class MemberPool {
    * cluster, and otherwise the error of that request.
    */
   async #proven(member: Member, error: LeaseNotFoundError, options: CallOptions): Promise<unknown> {
-    if (this.options.hosts.length === 1) return error;
+    if (this.hosts.names.length === 1) return error;
     try {
       this.#checkCluster(member, await member.timeToLive(1n, options));
       return error;
@@ -443,7 +474,7 @@ export class MemberPool {
   /** Returns what the attempt rejects with. */
   #failed(member: Member, error: unknown, token: string | undefined): unknown {
     if (!(error instanceof UnansweredError)) this.hosts.rejected(member.host);
-    if (isMembersFault(error) || (error instanceof OverloadedError && this.options.hosts.length > 1)) {
+    if (isMembersFault(error) || (error instanceof OverloadedError && this.hosts.names.length > 1)) {
       this.hosts.attemptFailed(member.host, error as Error);
       this.#suspect(member, error as Error);
     }
@@ -464,7 +495,9 @@ export class MemberPool {
 
   /** `member` has answered; a late answer of one that was left says nothing about the state of its host. */
   #isUp(member: Member): void {
-    if (member === this.#current) this.hosts.up(member.host);
+    if (member !== this.#current) return;
+    this.hosts.up(member.host);
+    this.#membership?.used(member);
   }
 
   /** A member that was left before says nothing about the one in use: its streams may find later what a call has found. */
@@ -472,6 +505,7 @@ export class MemberPool {
     if (member !== this.#current) return;
     if (reason instanceof UnansweredError && reason.kind === "calm") this.hosts.pingedTooOften(member.host);
     this.hosts.left(member.host);
+    this.#membership?.left();
     member.retire();
     this.#current = this.hosts.hostInUse = undefined;
     for (const listener of this.#listeners) listener.left?.();
@@ -491,6 +525,10 @@ export class MemberPool {
     return inOwnContext(() => this.connect(host, setting));
   }
 }
+
+/** Whether more is known of the hosts than the user's list. */
+const isMovable = ({ hosts, followMembers }: CheckedConnect): boolean =>
+  followMembers || hosts[0]?.startsWith("srv:") === true;
 
 /** Several transactions get as many answers, with one header. */
 function headerOf(answer: unknown): Header | undefined {

@@ -76,6 +76,12 @@ export interface LeaseAnswer {
   readonly ttlSeconds: number;
 }
 
+/** etcd's list of the members of its cluster. A member that was added and has not started yet has no URLs. */
+export interface MembersAnswer {
+  readonly header: Header;
+  readonly members: readonly { readonly clientUrls: readonly string[]; readonly isLearner: boolean }[];
+}
+
 export interface CallOptions {
   /** After this time the attempt is cancelled and counts as unanswered. */
   readonly timeoutMs: number;
@@ -162,6 +168,8 @@ export interface Member {
     leaseId: bigint,
     options: TimeToLiveOptions,
   ): Promise<LeaseAnswer & { readonly keys: readonly Buffer[] }>;
+  /** As the member itself knows it, without the leader. Only the transport "http2" has it. */
+  members?(options: CallOptions): Promise<MembersAnswer>;
   authenticate(username: string, password: string, options: CallOptions): Promise<string>;
   keepalive(handlers: StreamHandlers<LeaseAnswer>): KeepaliveStream;
   watch(handlers: StreamHandlers<WatchAnswer>): WatchStream;

@@ -4,6 +4,7 @@
 //   undo the guarantees, such as `faultHandling`, are rejected with the reason.
 import { isIPv6 } from "node:net";
 import {
+  checkBoolean,
   type CheckedSession,
   checkInteger,
   checkOptions,
@@ -56,6 +57,9 @@ const UNIX_HOST = /^unix:(?:\/\/)?(\/(?!\/)[^\0]*)$/;
 /** Linux has room for so many bytes of a path, other systems for fewer: unix(7). */
 const MAX_SOCKET_BYTES = 107;
 
+/** The name of SRV records: a domain, or a complete name of RFC 2782, which begins with an underscore. */
+const SRV_HOST = /^srv:([a-z\d_](?:[\w.-]{0,251}[a-z\d])?)$/i;
+
 /** What hosts are named in errors, and what a host without a scheme means. */
 interface HostsContext {
   readonly option: string;
@@ -98,6 +102,7 @@ function hostsIn(text: string, context: HostsContext): string[] {
 function normalHost(host: string, { option, secure }: HostsContext): string {
   if (MEMORY_HOST.test(host)) return host;
   if (host.startsWith("unix:")) return normalSocket(host, option);
+  if (host.startsWith("srv:")) return normalSrv(host, { option, secure });
   const [, scheme = secure ? "https" : "http", rest = ""] = /^(?:(https?):\/\/)?(.*)$/is.exec(host) ?? [];
   const [, address = "", path = ""] = /^([^/?#]*)(.*)$/s.exec(rest) ?? [];
   const [, name, port = CLIENT_PORT] = /^([\w.-]+|\[[\da-fA-F:.]+\])(?::(\d{1,5}))?$/.exec(address) ?? [];
@@ -107,6 +112,14 @@ function normalHost(host: string, { option, secure }: HostsContext): string {
   if (Number(port) < 1 || Number(port) > 65_535)
     throw rangeError(option, "with a port from 1 to 65535", host);
   return `${scheme}://${name}:${Number(port)}`.toLowerCase();
+}
+
+/** As etcd has it: https://etcd.io/docs/v3.6/op-guide/clustering/#dns-discovery */
+function normalSrv(host: string, { option, secure }: HostsContext): string {
+  const [, name] = SRV_HOST.exec(host) ?? [];
+  if (name === undefined) throw rangeError(option, 'a domain after srv:, as in "srv:example.com"', host);
+  if (name.startsWith("_")) return `srv:${name.toLowerCase()}`;
+  return `srv:_etcd-client${secure ? "-ssl" : ""}._tcp.${name.toLowerCase()}`;
 }
 
 function normalSocket(host: string, option: string): string {
@@ -263,7 +276,9 @@ export interface CheckedCredentials {
 
 /** The checked options of `connect`. */
 export interface CheckedConnect extends CheckedTransport {
+  /** They change with `followMembers`, and if they come from DNS. */
   readonly hosts: readonly string[];
+  readonly followMembers: boolean;
   /** The prefix of all keys; "" for none. */
   readonly prefix: string;
   /** Called for each connection. Throws if a function of the user throws, or returns what is none. */
@@ -278,6 +293,7 @@ export interface CheckedConnect extends CheckedTransport {
 
 const CONNECT_OPTIONS = [
   "hosts",
+  "followMembers",
   "prefix",
   "credentials",
   "auth",
@@ -320,25 +336,41 @@ export function checkConnect(options: unknown): CheckedConnect {
   };
 }
 
-type Reach = CheckedTransport & Pick<CheckedConnect, "hosts" | "credentials" | "auth" | "etcd3">;
+type Reach = CheckedTransport &
+  Pick<CheckedConnect, "hosts" | "followMembers" | "credentials" | "auth" | "etcd3">;
 
 function checkReach(given: Options): Reach {
   const hosts = checkHosts(given.hosts, { option: "hosts", secure: given.credentials !== undefined });
+  const followMembers = checkBoolean("followMembers", given.followMembers);
   checkOneScheme("hosts", hosts);
   if (hosts.some((host) => MEMORY_HOST.test(host))) checkNoWay(given);
-  const socket = hosts.find((host) => host.startsWith("unix:"));
-  if (socket !== undefined && given.transport === "etcd3")
-    throw rangeError("hosts", 'without unix: with the transport "etcd3"', socket);
+  checkHttp2Only(given, hosts);
   return {
-    ...{ hosts, credentials: checkCredentials(given.credentials, hosts), auth: checkAuth(given.auth) },
+    hosts: followMembers || hosts[0]?.startsWith("srv:") ? [...hosts] : hosts,
+    followMembers,
+    ...{ credentials: checkCredentials(given.credentials, hosts), auth: checkAuth(given.auth) },
     ...{ etcd3: undefined, ...checkTransport(given) },
   };
 }
 
+/** What the other transport cannot do. */
+function checkHttp2Only({ transport, followMembers }: Options, hosts: readonly string[]): void {
+  const lookedUp = hosts.find((host) => host.startsWith("srv:"));
+  if (lookedUp !== undefined && hosts.length > 1)
+    throw rangeError("hosts", "srv: alone, without other hosts", hosts.join(", "));
+  if (transport !== "etcd3") return;
+  const special = lookedUp ?? hosts.find((host) => host.startsWith("unix:"));
+  if (special !== undefined)
+    throw rangeError("hosts", 'without srv: and unix: with the transport "etcd3"', special);
+  if (followMembers === true)
+    throw rangeError("followMembers", 'false with the transport "etcd3"', followMembers);
+}
+
 /** No transport leads to an etcd inside this process, and a test that names one would test another. */
-function checkNoWay({ transport, credentials }: Options): void {
+function checkNoWay({ transport, credentials, followMembers }: Options): void {
   const rule = "left out with the hosts of memoryEtcd()";
   if (transport !== undefined) throw rangeError("transport", rule, transport);
+  if (followMembers === true) throw rangeError("followMembers", rule, followMembers);
   if (credentials !== undefined) throw secretTypeError("credentials", rule, credentials);
 }
 
@@ -352,6 +384,7 @@ function checkClient(given: Options): Reach {
   return {
     ...{
       hosts: Object.freeze([...byName.keys()]),
+      followMembers: false,
       credentials: undefined,
       auth: checkAuth(auth),
       etcd3: byName,
@@ -365,7 +398,7 @@ function checkCredentials(value: unknown, hosts: readonly string[]): CheckedConn
   const isFunction = typeof value === "function";
   if (!isFunction) checkPlainObject("credentials", value);
   // gRPC ignores the scheme: with credentials it uses TLS, whatever the URL says.
-  if (hosts.some((host) => !host.startsWith("https:"))) {
+  if (hosts.some((host) => !/^(https|srv):/.test(host))) {
     throw rangeError("hosts", "https:// when credentials are given", hosts.join(", "));
   }
   let given: unknown;

@@ -35,14 +35,18 @@ export const variableOf = (setting: EtcdctlSetting): string =>
  * The options of `connect` with etcdctl's meaning of its settings; an empty text counts as not set.
  * @throws {RangeError} that names the source, the rule and, unless it is secret, the value.
  */
-export function etcdctlConnection(sourceOf: (setting: EtcdctlSetting) => Source): EtcdctlConnection {
+export function etcdctlConnection(
+  sourceOf: (setting: EtcdctlSetting) => Source,
+  discovery?: Discovery,
+): EtcdctlConnection {
   const sources = Object.fromEntries(
     ETCDCTL_SETTINGS.map((setting) => [setting, withoutEmpty(sourceOf(setting))]),
   ) as unknown as Sources;
-  const { endpoints, cacert, cert, key } = sources;
+  const { cacert, cert, key } = sources;
   const files = [cacert, cert, key].some(({ text }) => text !== undefined);
-  const hosts = checkHosts(endpoints.text ?? DEFAULT_ENDPOINTS, { option: endpoints.name, secure: files });
-  const secure = hosts.some((host) => host.startsWith("https:"));
+  const { name: option, text = DEFAULT_ENDPOINTS } = discovery?.(files) ?? sources.endpoints;
+  const hosts = checkHosts(text, { option, secure: files });
+  const secure = hosts.some((host) => host.startsWith("https:") || (files && host.startsWith("srv:")));
   if (!secure) checkNoFiles(sources);
   const auth = authOf(sources);
   const read = (): CheckedCredentials => credentialsOf(sources);
@@ -53,13 +57,25 @@ export function etcdctlConnection(sourceOf: (setting: EtcdctlSetting) => Source)
 /** The options of `connect` from etcdctl's variables. @throws {TypeError | RangeError} */
 export function envConnection(env: unknown): EtcdctlConnection {
   const variables = checkPlainObject("env", env) as NodeJS.ProcessEnv;
-  checkNoDiscovery(variables);
-  const connection = etcdctlConnection((setting) => {
+  const sourceOf = (setting: EtcdctlSetting): Source => {
     const name = variableOf(setting);
     return { name, text: variables[name] };
-  });
+  };
+  const connection = etcdctlConnection(sourceOf, discoveryOf(variables));
   checkOneScheme(variableOf("endpoints"), connection.hosts);
   return connection;
+}
+
+/** What takes the place of the endpoints, with certificates or without. */
+type Discovery = (secure: boolean) => Source;
+
+/** With ETCDCTL_DISCOVERY_SRV, etcdctl finds the members by DNS, whatever the endpoints are. */
+export function discoveryOf(env: NodeJS.ProcessEnv): Discovery | undefined {
+  const { ETCDCTL_DISCOVERY_SRV: domain, ETCDCTL_DISCOVERY_SRV_NAME: service } = env;
+  if (!domain) return undefined;
+  const name = "ETCDCTL_DISCOVERY_SRV";
+  if (!service) return () => ({ name, text: `srv:${domain}` });
+  return (secure) => ({ name, text: `srv:_etcd-client${secure ? "-ssl" : ""}-${service}._tcp.${domain}` });
 }
 
 /** Certificates beside http:// are a mistake: the connection would be neither encrypted nor verified. @throws {RangeError} */
@@ -71,12 +87,6 @@ function checkNoFiles({ endpoints, cacert, cert, key }: Sources): void {
         `https://, or without a scheme, together with ${name}`,
         endpoints.text,
       );
-}
-
-/** etcdctl finds the members by DNS then. @throws {RangeError} */
-export function checkNoDiscovery(env: NodeJS.ProcessEnv): void {
-  const name = "ETCDCTL_DISCOVERY_SRV";
-  if (env[name]) throw rangeError(name, "not set: list the members in ETCDCTL_ENDPOINTS instead", env[name]);
 }
 
 const withoutEmpty = ({ name, text }: Source): Source => ({ name, text: text === "" ? undefined : text });

@@ -23,10 +23,18 @@ export interface Credentials {
 export interface ConnectOptions {
   /**
    * `"host:2379"` or `"http://host:2379"`; several with commas between them, or in an array. `https://` uses TLS, as does a host
-   * without a scheme if there are `credentials`. Without a port: 2379. One host name may resolve to several members. `"unix:///run/etcd.sock"` is a socket of the file system. The hosts of
+   * without a scheme if there are `credentials`. Without a port: 2379. One host name may resolve to several members. `"unix:///run/etcd.sock"` is a socket of the file system, `"srv:example.com"` the
+   * SRV records `_etcd-client-ssl._tcp.example.com` if there are `credentials`, else `_etcd-client._tcp.example.com`. The hosts of
    * `memoryEtcd()` of leasehold/testing lead to an etcd inside this process.
    */
   readonly hosts: string | readonly string[];
+  /**
+   * `true`: etcd is asked for its members after each new connection, and every 30 s, so members that are added later are found. What
+   * etcd lists, by the client URLs that the members advertise, is added to `hosts`; learners are left out. Not with the transport
+   * "etcd3". `cluster.hosts` has the present list.
+   * @default false
+   */
+  readonly followMembers?: boolean | undefined;
   /**
    * The start of all keys of this cluster, such as `"prod/"`: ends with "/", has no "//", and is at most 256 bytes long. Names are
    * relative to it, keys contain it: the `name` of a lock is what you passed, its `key` is the complete key in etcd. Clusters
@@ -101,7 +109,8 @@ export interface Etcd3ConnectOptions
 
 /** What a client of etcd3 decides. */
 type ClientsOwn =
-  ("hosts" | "credentials" | "auth") | ("pingIntervalMs" | "pingTimeoutMs" | "connectTimeoutMs");
+  | ("hosts" | "followMembers" | "credentials" | "auth")
+  | ("pingIntervalMs" | "pingTimeoutMs" | "connectTimeoutMs");
 
 /** What `connect` adds, and what a simulation replaces. */
 export interface Surroundings {

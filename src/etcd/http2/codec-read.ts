@@ -7,6 +7,7 @@ import type {
   Header,
   KeyValue,
   LeaseAnswer,
+  MembersAnswer,
   RangeAnswer,
   TxnAnswer,
   WatchAnswer,
@@ -22,6 +23,8 @@ import {
   KEY_VALUE,
   LEASE_RESPONSE,
   LENGTH_DELIMITED,
+  MEMBER,
+  MEMBER_LIST_RESPONSE,
   RANGE_RESPONSE,
   RESPONSE_HEADER,
   RESPONSE_OP,
@@ -262,6 +265,28 @@ export function decodeTimeToLive(body: Buffer): LeaseAnswer & { readonly keys: r
     else if (reader.field === LEASE_RESPONSE.keys) keys.push(reader.bytes());
     else reader.skip(LEASE_RESPONSE);
   return { header: given(header), leaseId, ttlSeconds, keys };
+}
+
+export function decodeMembers(body: Buffer): MembersAnswer {
+  const header = headerOf(body);
+  const members: MembersAnswer["members"][number][] = [];
+  const reader = new Reader(body);
+  while (reader.next())
+    if (reader.field === MEMBER_LIST_RESPONSE.members) members.push(readMember(reader));
+    else reader.skip(MEMBER_LIST_RESPONSE);
+  return { header, members };
+}
+
+function readMember(reader: Reader): MembersAnswer["members"][number] {
+  const outer = reader.enter();
+  const clientUrls: string[] = [];
+  let isLearner = false;
+  while (reader.next())
+    if (reader.field === MEMBER.clientURLs) clientUrls.push(reader.text());
+    else if (reader.field === MEMBER.isLearner) isLearner = reader.bool();
+    else reader.skip(MEMBER);
+  reader.leave(outer);
+  return { clientUrls, isLearner };
 }
 
 export function decodeToken(body: Buffer): string {

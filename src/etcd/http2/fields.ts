@@ -71,6 +71,9 @@ export const LEASE_TIME_TO_LIVE_REQUEST = { ID: integer(1), keys: integer(2) } a
 /** The responses to a grant, a keepalive and a question for the time to live; only the last one has keys. */
 export const LEASE_RESPONSE = { ID: integer(2), TTL: integer(3), keys: delimited(5) } as const;
 
+export const MEMBER_LIST_RESPONSE = { members: delimited(2) } as const;
+export const MEMBER = { clientURLs: delimited(4), isLearner: integer(5) } as const;
+
 export const AUTHENTICATE_REQUEST = { name: delimited(1), password: delimited(2) } as const;
 export const AUTHENTICATE_RESPONSE = { token: delimited(2) } as const;
 

@@ -9,6 +9,7 @@ import type {
   KeepaliveStream,
   LeaseAnswer,
   Member,
+  MembersAnswer,
   MemberSetting,
   Range,
   RangeAnswer,
@@ -23,6 +24,7 @@ import type {
 import { reasonFailure } from "../refusals.js";
 import {
   decodeLease,
+  decodeMembers,
   decodeRange,
   decodeTimeToLive,
   decodeToken,
@@ -167,6 +169,9 @@ const AUTHENTICATE = {
   maxMessageBytes: TOKEN_BYTES,
   decode: decodeToken,
 };
+/** The empty request: etcd 3.4 knows no other one, and later ones answer it without the leader. */
+const MEMBERS = { path: "/etcdserverpb.Cluster/MemberList", decode: decodeMembers };
+const NOTHING = Buffer.alloc(5);
 const KEEPALIVE = {
   path: `${LEASE}LeaseKeepAlive`,
   maxMessageBytes: SHORT_BYTES,
@@ -228,6 +233,10 @@ export class GrpcMember implements Member {
     options: TimeToLiveOptions,
   ): Promise<LeaseAnswer & { readonly keys: readonly Buffer[] }> {
     return this.#unary(TIME_TO_LIVE, encodeTimeToLive(leaseId, options), options);
+  }
+
+  members(options: CallOptions): Promise<MembersAnswer> {
+    return this.#unary(MEMBERS, NOTHING, options);
   }
 
   authenticate(username: string, password: string, options: CallOptions): Promise<string> {

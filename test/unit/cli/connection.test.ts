@@ -60,7 +60,7 @@ describe("the connection of a command", () => {
       { ETCDCTL_CERT: "/c.pem", ETCDCTL_KEY: "/k.pem" },
       "Expected --endpoints to be https://, or without a scheme, together with ETCDCTL_CERT",
     ],
-    [{}, { ETCDCTL_DISCOVERY_SRV: "example.org" }, "Expected ETCDCTL_DISCOVERY_SRV to be not set"],
+    [{}, { ETCDCTL_DISCOVERY_SRV: "a b" }, "Expected ETCDCTL_DISCOVERY_SRV to be a domain"],
     [{ endpoints: " , " }, {}, "Expected --endpoints to be"],
     [{ endpoints: "a:1,b:x" }, {}, 'got "b:x"'],
     [{}, { ETCDCTL_ENDPOINTS: "http://u:secret@b:1" }, "Expected ETCDCTL_ENDPOINTS to be without a user"],

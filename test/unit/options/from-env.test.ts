@@ -38,6 +38,17 @@ describe("fromEnv()", () => {
     });
   });
 
+  test("takes the members from DNS if ETCDCTL_DISCOVERY_SRV is set, as etcdctl does", () => {
+    const hostsOf = (env: NodeJS.ProcessEnv) =>
+      fromEnv({ ETCDCTL_ENDPOINTS: "a:1", ETCDCTL_DISCOVERY_SRV: "Example.org", ...env }).hosts;
+
+    expect(hostsOf({})).toEqual(["srv:_etcd-client._tcp.example.org"]);
+    expect(hostsOf({ ETCDCTL_CACERT: files.ca })).toEqual(["srv:_etcd-client-ssl._tcp.example.org"]);
+    expect(hostsOf({ ETCDCTL_CACERT: files.ca, ETCDCTL_DISCOVERY_SRV_NAME: "foo" })).toEqual([
+      "srv:_etcd-client-ssl-foo._tcp.example.org",
+    ]);
+  });
+
   test("reads the certificates' files again for each connection", async () => {
     const mine = await writeServerFiles(authority, client);
     onTestFinished(() => mine.remove());
@@ -86,10 +97,7 @@ describe("fromEnv()", () => {
       { ETCDCTL_ENDPOINTS: "http://a:1", ETCDCTL_CERT: "/no/cert", ETCDCTL_KEY: "/no/key" },
       "to be https://, or without a scheme, together with ETCDCTL_CERT",
     ],
-    [
-      { ETCDCTL_DISCOVERY_SRV: "example.org" },
-      'Expected ETCDCTL_DISCOVERY_SRV to be not set: list the members in ETCDCTL_ENDPOINTS instead, got "example.org"',
-    ],
+    [{ ETCDCTL_DISCOVERY_SRV: "a b" }, "Expected ETCDCTL_DISCOVERY_SRV to be a domain after srv:"],
     [{ ETCDCTL_ENDPOINTS: "u:s3cret@a:1" }, "Expected ETCDCTL_ENDPOINTS to be without a user and a password"],
     [
       { ETCDCTL_CACERT: "/no/ca" },

@@ -1,5 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { connect } from "../../../src/index.js";
+import { checkConnect } from "../../../src/options/connect.js";
 import { makeAuthority } from "../../support/fixtures/certificates.js";
 import { expectMisuse, outOfRange, thrown, titled } from "../../support/fixtures/misuse.js";
 
@@ -24,6 +25,25 @@ const accepted: readonly (readonly [string | string[], string[]])[] = [
   ],
 ];
 
+test("the hosts of DNS are named by the service that etcd's members have, with TLS or without", () => {
+  const hostsOf = (hosts: string, credentials?: { rootCertificate: Buffer }) =>
+    checkConnect({ hosts, credentials }).hosts;
+
+  expect(hostsOf("srv:Example.com")).toEqual(["srv:_etcd-client._tcp.example.com"]);
+  expect(hostsOf("srv:example.com", { rootCertificate })).toEqual(["srv:_etcd-client-ssl._tcp.example.com"]);
+  expect(hostsOf("srv:_etcd-client-a._tcp.b")).toEqual(["srv:_etcd-client-a._tcp.b"]);
+});
+
+test.each([
+  ["hosts", { hosts: "srv:a", transport: "etcd3" }],
+  ["hosts", { hosts: "unix:/a", transport: "etcd3" }],
+  ["followMembers", { hosts: "a", followMembers: true, transport: "etcd3" }],
+  ["followMembers", { hosts: "memory://a", followMembers: true }],
+  ["followMembers", { hosts: "a", followMembers: 1 }],
+])("%s is refused in %j", (option, options) => {
+  expect((thrown(() => checkConnect(options)) as Error).message).toContain(`Expected ${option} to be`);
+});
+
 describe("hosts", () => {
   test.each(accepted)("%j are normalized", (hosts, normal) => {
     const cluster = connect({ hosts });
@@ -47,6 +67,9 @@ describe("hosts", () => {
       outOfRange("hosts", RULE, "a:1,b:http", '"b:http"'),
       outOfRange("hosts", RULE, "a:", '"a:"'),
       outOfRange("hosts", RULE, ":2379", '":2379"'),
+      outOfRange("hosts", "a domain after srv:", "srv:", '"srv:"'),
+      outOfRange("hosts", "a domain after srv:", "srv:a b", '"srv:a b"'),
+      outOfRange("hosts", "srv: alone", "srv:a,b:1", '"srv:_etcd-client._tcp.a, http://b:1"'),
       outOfRange("hosts", "an absolute path after unix:", "unix:etcd", '"unix:etcd"'),
       outOfRange("hosts", "an absolute path after unix:", "unix://localhost:1", '"unix://localhost:1"'),
       outOfRange("hosts", "at most 107 bytes", `unix:/${"a".repeat(107)}`, `"unix:/aaa`),

@@ -1,0 +1,156 @@
+// Which hosts there are, where the user's list does not say it alone: SRV records of DNS, and etcd's own list of its members.
+import { checkHosts, type CheckedConnect } from "../options/connect.js";
+import type { Clock, Timer } from "../util/clock.js";
+import { inOwnContext } from "../util/own-context.js";
+import type { Hosts } from "./hosts.js";
+import type { CallOptions, Member } from "./port.js";
+import { gaveUp, UnansweredError } from "./port.js";
+
+/** How often etcd is asked for its members while a connection lasts. */
+const FOLLOW_MS = 30_000;
+/** After failures of hosts, DNS is asked at most this often. */
+const AGAIN_MS = 1000;
+/** etcd advises seven members: https://etcd.io/docs/v3.6/faq/. A longer list is not etcd's. */
+const MAX_HOSTS = 64;
+
+/** The names and ports of SRV records, those of the best priority first: RFC 2782. */
+export type ResolveSrv = (
+  name: string,
+) => Promise<readonly { readonly name: string; readonly port: number }[]>;
+
+const resolveSrv: ResolveSrv = async (name) => {
+  const records = await process.getBuiltinModule("node:dns").promises.resolveSrv(name);
+  return records.toSorted((a, b) => a.priority - b.priority || b.weight - a.weight);
+};
+
+/**
+ * Keeps the list of hosts up to date. Hosts that the user has given stay in it: what DNS or etcd says, which may be the view of
+ * another network, only adds to them.
+ */
+export class Membership {
+  readonly #given: readonly string[];
+  /** The name of SRV records, instead of hosts. */
+  readonly #srv: string | undefined;
+  readonly #secure: boolean;
+  #resolved: readonly string[] = [];
+  #learned: readonly string[] = [];
+  #resolving: Promise<void> | undefined;
+  #resolvedAt = -Infinity;
+  /** Has answered, and is asked for the list. */
+  #member: Member | undefined;
+  #timer: Timer | undefined;
+  #closed = false;
+
+  // eslint-disable-next-line max-params -- made in one place
+  constructor(
+    private readonly options: CheckedConnect,
+    private readonly hosts: Hosts,
+    private readonly clock: Clock,
+    private readonly resolve: ResolveSrv = resolveSrv,
+  ) {
+    const [first = ""] = options.hosts;
+    this.#srv = first.startsWith("srv:") ? first.slice("srv:".length) : undefined;
+    this.#given = this.#srv === undefined ? [...options.hosts] : [];
+    this.#secure = options.credentials !== undefined || first.startsWith("https:");
+  }
+
+  /** No host is known yet. */
+  get pending(): boolean {
+    return this.#srv !== undefined && this.#resolved.length === 0;
+  }
+
+  /** Waits for hosts, within the limits of the call. @throws {UnansweredError} if DNS has none. */
+  async find({ timeoutMs, signal }: CallOptions): Promise<void> {
+    const host = this.options.hosts[0]!;
+    const failed = (reason: string, cause?: unknown): Error =>
+      new UnansweredError(reason, { kind: "unreachable", host, cause });
+    await new Promise<void>((resolve, reject) => {
+      const end = (settle: () => void): void => {
+        timer.cancel();
+        signal?.removeEventListener("abort", onAbort);
+        settle();
+      };
+      const onAbort = (): void => end(() => reject(gaveUp(false, host)));
+      const late = (): void =>
+        end(() => reject(failed(`no answer of DNS within ${Math.round(timeoutMs)} ms`)));
+      const timer = this.clock.after(timeoutMs, late);
+      signal?.addEventListener("abort", onAbort, { once: true });
+      this.#again().then(
+        () => end(resolve),
+        (error: unknown) => end(() => reject(failed((error as Error).message, error))),
+      );
+    });
+  }
+
+  /** `member` has answered. */
+  used(member: Member): void {
+    if (!this.options.followMembers || member === this.#member) return;
+    this.#member = member;
+    inOwnContext(() => this.#ask());
+  }
+
+  /** The member in use has failed: those behind the name may be others now. */
+  left(): void {
+    this.#member = undefined;
+    this.#timer?.cancel();
+    if (this.#srv === undefined || this.clock.monotonic() - this.#resolvedAt < AGAIN_MS) return;
+    inOwnContext(() => this.#again()).catch(() => undefined);
+  }
+
+  close(): void {
+    this.#closed = true;
+    this.#member = undefined;
+    this.#timer?.cancel();
+  }
+
+  #ask(): void {
+    const member = this.#member;
+    if (member?.members === undefined) return;
+    this.#timer = this.clock.after(FOLLOW_MS, () => this.#ask());
+    this.#timer.unref?.();
+    member.members({ timeoutMs: this.options.requestTimeoutMs }).then(
+      ({ header, members }) => {
+        if (this.#member !== member || !this.hosts.knows(member.host)) return;
+        this.hosts.check(member.host, header);
+        const urls = members.filter(({ isLearner }) => !isLearner).flatMap(({ clientUrls }) => clientUrls);
+        this.#learned = this.#usable(urls);
+        this.#update();
+      },
+      () => undefined, // The next question may be answered.
+    );
+  }
+
+  #again(): Promise<void> {
+    this.#resolving ??= this.#lookUp().finally(() => (this.#resolving = undefined));
+    return this.#resolving;
+  }
+
+  async #lookUp(): Promise<void> {
+    const name = this.#srv!;
+    this.#resolvedAt = this.clock.monotonic();
+    const records = await this.resolve(name);
+    const scheme = this.#secure ? "https" : "http";
+    const found = this.#usable(records.map((record) => `${scheme}://${record.name}:${record.port}`));
+    if (found.length === 0) throw new Error(`the SRV records of ${name} name no host`);
+    this.#resolved = found;
+    this.#update();
+  }
+
+  /** Those that can be reached as the others are. Servers have sent them. */
+  #usable(urls: readonly string[]): string[] {
+    const context = { option: "a member", secure: this.#secure };
+    const scheme = this.#secure ? "https:" : "http:";
+    return urls.slice(0, MAX_HOSTS).flatMap((url) => {
+      try {
+        return checkHosts(url, context).filter((host) => host.startsWith(scheme));
+      } catch {
+        return [];
+      }
+    });
+  }
+
+  #update(): void {
+    if (this.#closed) return;
+    this.hosts.become([...this.#resolved, ...this.#given, ...this.#learned]);
+  }
+}

@@ -5,7 +5,7 @@
 //   each of its transactions is in doubt.
 import { AbortFanOut } from "../util/abort.js";
 import type { Clock, Timer } from "../util/clock.js";
-import type { MemberPool } from "./hosts.js";
+import type { MemberPool } from "./member-pool.js";
 import {
   type AnswerKind,
   type CallOptions,

@@ -6,7 +6,8 @@ import { tracePromise, withJson } from "../telemetry/publish.js";
 import { AbortFanOut } from "../util/abort.js";
 import type { Clock } from "../util/clock.js";
 import { Batcher } from "./batch.js";
-import { type Connect, Hosts, MemberPool } from "./hosts.js";
+import { Hosts } from "./hosts.js";
+import { type Connect, MemberPool } from "./member-pool.js";
 import {
   type CallOptions,
   type Header,

@@ -3,8 +3,7 @@ import { checkHosts, type CheckedConnect } from "../options/connect.js";
 import type { Clock, Timer } from "../util/clock.js";
 import { inOwnContext } from "../util/own-context.js";
 import type { Hosts } from "./hosts.js";
-import type { CallOptions, Member } from "./port.js";
-import { gaveUp, UnansweredError } from "./port.js";
+import { type CallOptions, gaveUp, type Member, type MembersAnswer, UnansweredError } from "./port.js";
 
 /** How often etcd is asked for its members while a connection lasts. */
 const FOLLOW_MS = 30_000;
@@ -108,16 +107,17 @@ export class Membership {
     if (member?.members === undefined) return;
     this.#timer = this.clock.after(FOLLOW_MS, () => this.#ask());
     this.#timer.unref?.();
-    member.members({ timeoutMs: this.options.requestTimeoutMs }).then(
-      ({ header, members }) => {
-        if (this.#member !== member || !this.hosts.knows(member.host)) return;
-        this.hosts.check(member.host, header);
-        const urls = members.filter(({ isLearner }) => !isLearner).flatMap(({ clientUrls }) => clientUrls);
-        this.#learned = this.#usable(urls);
-        this.#update();
-      },
-      () => undefined, // The next question may be answered.
-    );
+    // The next question may be answered, and then by a member of this cluster.
+    this.#learn(member, member.members({ timeoutMs: this.options.requestTimeoutMs })).catch(() => undefined);
+  }
+
+  async #learn(member: Member, asked: Promise<MembersAnswer>): Promise<void> {
+    const { header, members } = await asked;
+    if (this.#member !== member) return;
+    this.hosts.check(member.host, header);
+    const urls = members.filter(({ isLearner }) => !isLearner).flatMap(({ clientUrls }) => clientUrls);
+    this.#learned = this.#usable(urls);
+    this.#update();
   }
 
   #again(): Promise<void> {

@@ -152,6 +152,9 @@ const SHORT_BYTES = 4096;
 /** A JSON Web Token may have this length, as headers may. */
 const TOKEN_BYTES = 64 * 1024;
 
+/** Of any number of members that etcd can have. */
+const MEMBERS_BYTES = 64 * 1024;
+
 const LEASE = "/etcdserverpb.Lease/";
 
 /** Several transactions share one request. */
@@ -170,7 +173,11 @@ const AUTHENTICATE = {
   decode: decodeToken,
 };
 /** The empty request: etcd 3.4 knows no other one, and later ones answer it without the leader. */
-const MEMBERS = { path: "/etcdserverpb.Cluster/MemberList", decode: decodeMembers };
+const MEMBERS = {
+  path: "/etcdserverpb.Cluster/MemberList",
+  maxMessageBytes: MEMBERS_BYTES,
+  decode: decodeMembers,
+};
 const NOTHING = Buffer.alloc(5);
 const KEEPALIVE = {
   path: `${LEASE}LeaseKeepAlive`,

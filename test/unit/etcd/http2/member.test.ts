@@ -34,6 +34,7 @@ describe("an answer that is longer than the method's can be", () => {
     ["the grant of a lease", 4097, (member) => member.grant(1n, 10, limits)],
     ["the revocation of a lease", 4097, (member) => member.revoke(1n, limits)],
     ["a renewal", 4097, stream],
+    ["the list of the members", 64 * 1024 + 1, (member) => member.members!(limits)],
     ["a login", 64 * 1024 + 1, (member) => member.authenticate("user", "secret", limits)],
     ["a read", 256 * 1024 * 1024 + 1, (member) => member.range({ key: "a" }, limits)],
   ])("fails %s before it has arrived", async (_, bytes, ask) => {

@@ -1,0 +1,154 @@
+import { beforeEach, describe, expect, test } from "vitest";
+import { Hosts } from "../../../src/etcd/hosts.js";
+import { Membership } from "../../../src/etcd/membership.js";
+import type { Member, MembersAnswer } from "../../../src/etcd/port.js";
+import { checkConnect } from "../../../src/options/connect.js";
+import { FakeClock, settle } from "../../support/fakes/fake-clock.js";
+import { HEADER } from "../../support/fakes/fake-connection.js";
+
+const A = "http://a:2379";
+const FOLLOW_MS = 30_000;
+
+let clock: FakeClock;
+let hosts: Hosts;
+let asked: number;
+let answer: () => Promise<MembersAnswer>;
+
+beforeEach(() => {
+  clock = new FakeClock();
+  asked = 0;
+});
+
+const listed = (...members: [clientUrls: string[], isLearner?: boolean][]): Promise<MembersAnswer> =>
+  Promise.resolve({
+    header: HEADER,
+    members: members.map(([clientUrls, isLearner = false]) => ({ clientUrls, isLearner })),
+  });
+
+const member = (host = A) => ({ host, members: () => (asked++, answer()) }) as unknown as Member;
+
+function follow(given: object = { hosts: A }) {
+  const options = checkConnect({ followMembers: true, ...given });
+  hosts = new Hosts(options.hosts, clock, 6000);
+  for (const name of options.hosts) hosts.check(name, HEADER);
+  return new Membership(options, hosts, clock, () => Promise.reject(new Error("no DNS")));
+}
+
+describe("etcd's list of its members", () => {
+  test("is asked for once for each connection, and every 30 s while it lasts", async () => {
+    answer = () => listed([["http://b:2379"]]);
+    const membership = follow();
+    const first = member();
+
+    for (let n = 0; n < 3; n++) membership.used(first);
+    await settle();
+    expect([asked, ...hosts.names]).toEqual([1, A, "http://b:2379"]);
+    answer = () => listed([["http://c:2379"]]);
+    clock.advance(FOLLOW_MS);
+    await settle();
+    expect([asked, ...hosts.names]).toEqual([2, A, "http://c:2379"]);
+    membership.left();
+    clock.advance(10 * FOLLOW_MS);
+    expect(asked).toBe(2);
+    membership.used(member());
+    expect(asked).toBe(3);
+    membership.close();
+    clock.advance(10 * FOLLOW_MS);
+    expect(asked).toBe(3);
+  });
+
+  test("may be missing: the hosts that are known stay", async () => {
+    answer = () => listed([["http://b:2379"]]);
+    const membership = follow();
+    membership.used(member());
+    await settle();
+    answer = () => Promise.reject(new Error("permission denied"));
+
+    clock.advance(FOLLOW_MS);
+    await settle();
+
+    expect(hosts.names).toEqual([A, "http://b:2379"]);
+  });
+
+  test("adds what can be reached as the hosts are, and nothing else", async () => {
+    answer = () =>
+      listed(
+        [["http://B:2380/", "https://b:2380", "unix:///b", "http://u:p@b:1", "b", "\u0000", ""]],
+        [[]],
+        [["http://learner:1"], true],
+        [["http://c:1,http://d:1", `http://${"x".repeat(9999)} :1`]],
+        [[A]],
+      );
+    follow().used(member());
+    await settle();
+    expect(hosts.names).toEqual([A, "http://b:2380", "http://b:2379", "http://c:1", "http://d:1"]);
+  });
+
+  test("is cut after 64 URLs", async () => {
+    answer = () => listed([Array.from({ length: 9000 }, (_, n) => `http://m${n}:1`)]);
+    follow().used(member());
+    await settle();
+    expect(hosts.names).toHaveLength(1 + 64);
+  });
+
+  test("of another cluster is not taken", async () => {
+    answer = () =>
+      listed([["http://b:2379"]]).then((found) => ({ ...found, header: { ...HEADER, clusterId: "2" } }));
+    follow({ hosts: [A, "http://z:1"] }).used(member());
+    await settle();
+    expect(hosts.names).toEqual([A, "http://z:1"]);
+  });
+
+  test("that arrives after the member was left, or after the end, is not taken", async () => {
+    for (const end of ["left", "close"] as const) {
+      answer = () => listed([["http://b:2379"]]);
+      const membership = follow();
+      membership.used(member());
+      membership[end]();
+      await settle();
+      expect(hosts.names).toEqual([A]);
+    }
+  });
+
+  test("keeps what is known of hosts, and the one in use", () => {
+    const membership = follow({ hosts: [A, "http://b:1"] });
+    hosts.hostInUse = "http://b:1";
+    hosts.pingedTooOften(A);
+
+    hosts.become([A, "http://c:1"]);
+
+    expect(hosts.names).toEqual([A, "http://c:1", "http://b:1"]);
+    expect(hosts.pingMsOf(A)).toBe(12_000);
+    expect(hosts.pingMsOf("http://gone:1")).toBe(6000);
+    membership.close();
+  });
+});
+
+describe("a call that waits for DNS", () => {
+  test("ends with its limit, and with its signal", async () => {
+    const options = checkConnect({ hosts: "srv:a" });
+    const membership = new Membership(
+      options,
+      new Hosts(options.hosts, clock, 6000),
+      clock,
+      () => new Promise<never>(() => undefined),
+    );
+    const late = membership.find({ timeoutMs: 500 });
+    const { signal, abort } = stoppable();
+    const stopped = membership.find({ timeoutMs: 500, signal });
+
+    abort();
+    clock.advance(500);
+
+    await expect(late).rejects.toMatchObject({
+      kind: "unreachable",
+      message: "no answer of DNS within 500 ms",
+    });
+    await expect(stopped).rejects.toMatchObject({ kind: "cancelled" });
+  });
+});
+
+function stoppable() {
+  const stop = new AbortController();
+  return { signal: stop.signal, abort: () => stop.abort() };
+}

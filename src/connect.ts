@@ -42,7 +42,7 @@ function log(services: EtcdServices): () => void {
 
 /**
  * The options of `connect` from the variables of etcdctl, as etcdctl reads them: `connect(fromEnv())`, or with further options
- * `connect({ ...fromEnv(), requestTimeoutMs: 1000 })`. Reads ETCDCTL_ENDPOINTS (default: `127.0.0.1:2379`), the files that
+ * `connect({ ...fromEnv(), requestTimeoutMs: 1000 })`. Reads ETCDCTL_ENDPOINTS (default: `127.0.0.1:2379`), or ETCDCTL_DISCOVERY_SRV, the files that
  * ETCDCTL_CACERT, ETCDCTL_CERT and ETCDCTL_KEY name, ETCDCTL_SERVER_NAME, ETCDCTL_USER (`name:password`) and
  * ETCDCTL_PASSWORD. An empty variable counts as not set. Files are read by this call, synchronously, and again for each new connection: see
  * `ConnectOptions.credentials`.

@@ -6,7 +6,7 @@ import type { Hosts } from "./hosts.js";
 import { type CallOptions, gaveUp, type Member, type MembersAnswer, UnansweredError } from "./port.js";
 
 /** How often etcd is asked for its members while a connection lasts. */
-const FOLLOW_MS = 30_000;
+const FOLLOW_MS = 10_000;
 /** After failures of hosts, DNS is asked at most this often. */
 const AGAIN_MS = 1000;
 /** etcd advises seven members: https://etcd.io/docs/v3.6/faq/. A longer list is not etcd's. */

@@ -29,7 +29,7 @@ export interface ConnectOptions {
    */
   readonly hosts: string | readonly string[];
   /**
-   * `true`: etcd is asked for its members after each new connection, and every 30 s, so members that are added later are found. What
+   * `true`: etcd is asked for its members after each new connection, and every 10 s, so members that are added later are found. What
    * etcd lists, by the client URLs that the members advertise, is added to `hosts`; learners are left out. Not with the transport
    * "etcd3". `cluster.hosts` has the present list.
    * @default false

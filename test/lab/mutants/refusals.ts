@@ -33,7 +33,7 @@ export const REFUSALS: readonly Mutant[] = [
   {
     name: "token-not-renewed",
     wrong: "goes on with the token that etcd has rejected",
-    patches: [{ file: "etcd/hosts.js", from: "this.tokens?.drop(token);", to: "void token;" }],
+    patches: [{ file: "etcd/member-pool.js", from: "this.tokens?.drop(token);", to: "void token;" }],
     hunt: t1(["tokens-dropped"], { auth: "on" }),
   },
   {

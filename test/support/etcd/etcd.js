@@ -133,8 +133,8 @@ export class EtcdCluster {
   #programs;
   #start;
   #tls;
-  /** @type {EtcdMember[]} */
-  #learners = [];
+  /** Started later, each under a name of its own. @type {EtcdMember[]} */
+  #added = [];
   #stopped = false;
 
   /**
@@ -164,22 +164,31 @@ export class EtcdCluster {
    * @param {{ timeoutMs?: number }} [options]
    */
   leader(options) {
-    return leaderAmong(this.members, options);
+    return leaderAmong(
+      [...this.members, ...this.#added].filter((each) => each.running),
+      options,
+    );
+  }
+
+  /** Adds a non-voting member: see `addMember`. */
+  addLearner() {
+    return this.addMember({ isLearner: true });
   }
 
   /**
-   * Adds a non-voting member on this process's loopback. Resolves when it serves. etcd refuses this in the first five
-   * seconds after its own start, except with `--strict-reconfig-check=false`.
+   * Adds a member on this process's loopback. Resolves when it serves. etcd refuses this in the first five seconds after its
+   * own start, except with `--strict-reconfig-check=false`.
+   * @param {{ isLearner?: boolean }} [kind]
    */
-  async addLearner() {
+  async addMember({ isLearner = false } = {}) {
     const { options, folder } = this.#start;
     const [clientPort, peerPort, metricsPort] = /** @type {[number, number, number]} */ (await freePorts(3));
     const peer = `http://127.0.0.1:${peerPort}`;
     const leader = await this.leader();
-    const body = { peerURLs: [peer], isLearner: true };
+    const body = { peerURLs: [peer], isLearner };
     /** @type {{ members: { name?: string, peerURLs: string[] }[] }} */
     const { members } = await leader.gateway("/v3/cluster/member/add", body, { timeoutMs: 10_000 });
-    const name = `learner${this.#learners.length + 1}`;
+    const name = `added${this.#added.length + 1}`;
     const row = { ...HERE, name, clientPort, peerPort, metricsPort, peer };
     const initialCluster = members.map((it) => `${it.name || name}=${it.peerURLs[0]}`).join(",");
     const args = [
@@ -187,13 +196,23 @@ export class EtcdCluster {
       `--initial-cluster=${initialCluster}`,
       "--initial-cluster-state=existing",
     ];
-    const learner = new EtcdMember({
+    const member = new EtcdMember({
       ...{ ...row, program: this.#programs.etcd, args, env: { ...etcdEnv(), ...options.env } },
       ...{ tls: this.#tls, tellGuardian: (line) => this.#guardian.tell(line) },
     });
-    this.#learners.push(learner);
-    await learner.start();
-    return learner;
+    this.#added.push(member);
+    await member.start();
+    return member;
+  }
+
+  /** Removes a member from the cluster, and ends its process. @param {EtcdMember} member */
+  async removeMember(member) {
+    const leader = await this.leader();
+    /** @type {{ members: { ID: string, name?: string }[] }} */
+    const { members } = await leader.gateway("/v3/cluster/member/list", {});
+    const { ID } = members.find(({ name }) => name === member.name) ?? {};
+    await leader.gateway("/v3/cluster/member/remove", { ID }, { timeoutMs: 10_000 });
+    await member.kill();
   }
 
   /**
@@ -238,7 +257,7 @@ export class EtcdCluster {
   async stop() {
     if (this.#stopped) return;
     this.#stopped = true;
-    await Promise.all([...this.members, ...this.#learners].map((member) => member.kill()));
+    await Promise.all([...this.members, ...this.#added].map((member) => member.kill()));
     await this.#guardian.dismiss();
   }
 

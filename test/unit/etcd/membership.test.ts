@@ -7,7 +7,7 @@ import { FakeClock, settle } from "../../support/fakes/fake-clock.js";
 import { HEADER } from "../../support/fakes/fake-connection.js";
 
 const A = "http://a:2379";
-const FOLLOW_MS = 30_000;
+const FOLLOW_MS = 10_000;
 
 let clock: FakeClock;
 let hosts: Hosts;
@@ -35,7 +35,7 @@ function follow(given: object = { hosts: A }) {
 }
 
 describe("etcd's list of its members", () => {
-  test("is asked for once for each connection, and every 30 s while it lasts", async () => {
+  test("is asked for once for each connection, and every 10 s while it lasts", async () => {
     answer = () => listed([["http://b:2379"]]);
     const membership = follow();
     const first = member();

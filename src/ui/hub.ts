@@ -177,8 +177,9 @@ class Detail {
 
 const EMPTY = { kind: "unknown", holders: [], waiters: [], total: { holders: 0, waiters: 0 } } as const;
 
-const personOf = ({ key, owner, value, revision, since, ttlRemainingMs }: Contender): Person => ({
+const personOf = ({ key, owner, value, revision, leaseId, since, ttlRemainingMs }: Contender): Person => ({
   ...{ key: shortKey(key), owner: owner ?? value ?? null, revision: String(revision) },
+  lease: leaseId.toString(16),
   since: since?.getTime() ?? null,
   ttlMs: ttlRemainingMs ?? null,
 });

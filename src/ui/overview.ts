@@ -271,7 +271,11 @@ export class Overview {
 
   constructor(
     private readonly rows: Rows,
-    private readonly setting: { readonly clock: Clock; readonly prefix: string },
+    private readonly setting: {
+      readonly clock: Clock;
+      readonly prefix: string;
+      readonly cluster: { readonly hosts: readonly string[] };
+    },
   ) {}
 
   add(stream: EventStream, release: boolean): void {
@@ -330,14 +334,14 @@ export class Overview {
   #send(reader: Reader): void {
     if (!reader.stream.ready) return;
     if (this.#log.forgotten > Math.max(reader.got, reader.begin)) this.#begin(reader);
-    const { prefix, clock } = this.setting;
+    const { prefix, clock, cluster } = this.setting;
     const { stream, release, goal } = reader;
     const isFirst = reader.problem === undefined;
     const { rows, gone, got } = this.#pageFor(reader);
     const problem = this.rows.problemText;
     Object.assign(reader, { got, problem });
     const head = { now: clock.date().getTime(), problem, more: got < goal };
-    if (isFirst) stream.send("full", withRows({ ...head, prefix, release }, rows));
+    if (isFirst) stream.send("full", withRows({ ...head, prefix, hosts: cluster.hosts, release }, rows));
     else stream.send("change", withRows({ ...head, gone }, rows));
     if (stream.ready) this.#goOn(reader);
   }

@@ -20,6 +20,8 @@ export interface FullMessage {
   /** The rest follows at once, in events `change`. */
   readonly more: boolean;
   readonly prefix: string;
+  /** Of the etcd whose locks these are. */
+  readonly hosts: readonly string[];
   /** Whether the viewer may release. */
   readonly release: boolean;
   /** Why the rows may be old; null: they are not. */
@@ -40,6 +42,8 @@ export interface ChangeMessage {
 /** A holder or a waiter. */
 export interface Person {
   readonly key: string;
+  /** In hexadecimal, as etcdctl has it. */
+  readonly lease: string;
   readonly owner: string | null;
   /** The create revision: the fence of a holder. */
   readonly revision: string;

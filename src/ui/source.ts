@@ -100,7 +100,10 @@ export class BoardSource {
         return;
       }
       if (this.#board.revision === 0n && this.#failure !== undefined) return;
-      const failed = this.setting.cluster.health().members.find(({ inUse, error }) => inUse && error);
+      const { members } = this.setting.cluster.health();
+      // Between two attempts no member is in use.
+      const none = members.every(({ ok }) => !ok) ? members[0] : undefined;
+      const failed = members.find(({ inUse, error }) => inUse && error) ?? none;
       if (failed !== undefined) this.rows.problem(`etcd does not answer: ${failed.error}`);
       else if (this.#board.revision > 0n) this.rows.problem(undefined);
     });

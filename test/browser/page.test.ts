@@ -3,7 +3,7 @@ import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import type { Browser, Page } from "puppeteer-core";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
-import { connect, inspect, Mutex, Session, type Cluster } from "../../src/index.js";
+import { connect, inspect, Mutex, Semaphore, Session, type Cluster } from "../../src/index.js";
 import { startEtcd, type EtcdCluster } from "../support/etcd/etcd.js";
 import { startCli } from "../support/programs/cli.js";
 import { startBrowser } from "../support/servers/browser.js";
@@ -175,6 +175,76 @@ describe("the page", () => {
     await expect.poll(() => textOf(tab, "#link")).toBe("Live");
     await expect.poll(() => textOf(tab, "#detail h3")).toBe("Free");
     await next.release();
+  });
+
+  test("names its etcd in the header, the title and the question before a release", async () => {
+    const lock = await new Mutex(cluster, "which/a").lock();
+    const tab = await visit(`${(await serve({ prefix: "which/", release: true })).url}#queue=which%2Fa`);
+    await tab.waitForSelector("#detail .person button");
+    const [host = ""] = etcd.endpoints;
+
+    expect(await textOf(tab, "#etcd")).toBe(host);
+    expect(await tab.title()).toBe(`1 lock held · ${host.replace("http://", "")}`);
+    await tab.click("#detail .person button");
+    expect(await textOf(tab, "#confirm-text")).toContain(`holds which/a in the etcd at ${host}.`);
+    await lock.release();
+  });
+
+  test(
+    "says how old its state is while etcd is away, and is no longer live",
+    { timeout: 90_000 },
+    async () => {
+      await using own = await startEtcd();
+      await using mine = connect({ hosts: own.endpoints, session: { ttlSeconds: 60 } });
+      await new Mutex(mine, "stale/a").lock();
+      const server = await PageServer.start({ hosts: own.endpoints, prefix: "stale/" });
+      servers.push(server);
+      const tab = await visit(server.url);
+      await expect.poll(() => namesOf(tab)).toEqual(["stale/a"]);
+      const state = () => tab.evaluate("document.querySelector('#link').dataset.state");
+
+      await own.member.kill();
+
+      await expect.poll(() => textOf(tab, "#link"), { timeout: 30_000 }).toMatch(/^Stale for [1-9]\d* s$/);
+      expect(await state()).toBe("stale");
+      const before = Number.parseInt((await textOf(tab, "#link")).slice("Stale for ".length));
+      await expect
+        .poll(async () => Number.parseInt((await textOf(tab, "#link")).slice("Stale for ".length)))
+        .toBeGreaterThan(before);
+      expect(await namesOf(tab)).toEqual(["stale/a"]);
+      await own.member.restart();
+      await expect.poll(() => textOf(tab, "#link"), { timeout: 30_000 }).toBe("Live");
+      expect(await state()).toBe("live");
+    },
+  );
+
+  test("begins with the names for which most wait", async () => {
+    const names = ["most/a", "most/b", "most/c"];
+    const locks = await Promise.all(names.map((name) => new Mutex(cluster, name).lock()));
+    const stop = new AbortController();
+    const waits = ["most/c", "most/c", "most/b"].map((name) =>
+      new Mutex(cluster, name).lock({ signal: stop.signal }).catch(() => undefined),
+    );
+    const tab = await visit((await serve({ prefix: "most/" })).url);
+
+    await expect.poll(() => namesOf(tab)).toEqual(["most/c", "most/b", "most/a"]);
+    stop.abort();
+    await Promise.all([...waits, ...locks.map((lock) => lock.release())]);
+  });
+
+  test("shows key and lease of each, and a fence of locks only", async () => {
+    const lock = await new Mutex(cluster, "facts/a").lock();
+    const permit = await new Semaphore(cluster, "facts/b", 2).acquire();
+    const { url } = await serve({ prefix: "facts/" });
+    const [, lease = ""] = /\/([0-9a-f]+)$/.exec(lock.key) ?? [];
+
+    const mutex = await visit(`${url}#queue=facts%2Fa`);
+    await expect.poll(() => textOf(mutex, "#detail .key")).toBe(`${lock.key} · lease ${lease}`);
+    expect(await textOf(mutex, "#detail .facts")).toContain(`fence ${lock.fence}`);
+    const semaphore = await visit(`${url}#queue=facts%2Fb`);
+    await expect.poll(() => textOf(semaphore, "#detail .key")).toContain(permit.key);
+    expect(await textOf(semaphore, "#detail .facts")).toMatch(/^for \d+ s$/);
+    await Promise.all([lock.release(), permit.release()]);
   });
 
   test("shows hostile names and owners as text", async () => {

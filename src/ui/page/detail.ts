@@ -106,7 +106,8 @@ export class Detail {
     const now = this.store.now();
     const heldSince = ({ revision }: Person): number | null =>
       history.findLast((hold) => hold.revision === revision)?.from ?? null;
-    const scene: Scene = { message, now, heldSince, mayRelease: this.store.mayRelease };
+    const { mayRelease, hosts } = this.store;
+    const scene: Scene = { message, now, heldSince, mayRelease, hosts };
     this.#problem.hidden = problem === null;
     setText(this.#problem, problem ?? "");
     this.#showHeadings(message);
@@ -142,6 +143,7 @@ interface Scene {
   readonly message: DetailMessage;
   readonly now: number;
   readonly mayRelease: boolean;
+  readonly hosts: readonly string[];
   readonly heldSince: (person: Person) => number | null;
 }
 
@@ -149,21 +151,25 @@ abstract class Item {
   readonly element: HTMLElement;
   readonly #who = make("bdi", { class: "who" });
   protected readonly facts = make("span", { class: "facts" });
+  readonly #key = make("code", { class: "key" });
   readonly #button = make("button", { type: "button" }, "Release…");
   protected person: Person | undefined;
   #name = "";
+  #etcd = "";
 
   constructor(kind: "person" | "waiter", state: "holds" | "waits for") {
-    this.element = make("li", { class: kind }, this.#who, this.facts, this.#button);
+    this.element = make("li", { class: kind }, this.#who, this.facts, this.#button, this.#key);
     this.#button.addEventListener("click", () => {
-      if (this.person) askRelease(this.#name, this.person, state);
+      if (this.person) askRelease(this.#name, this.person, { state, etcd: this.#etcd });
     });
   }
 
-  show(person: Person, { message, mayRelease }: Scene): void {
+  show(person: Person, { message, mayRelease, hosts }: Scene): void {
     this.person = person;
+    this.#etcd = hosts.map(shown).join(", ");
     this.#name = message.name;
     setText(this.#who, titleOf(person));
+    setText(this.#key, `${shown(person.key)} · lease ${person.lease}`);
     this.#button.hidden = !mayRelease;
     setAttribute(this.#button, "aria-label", `Release ${titleOf(person)} by force`);
   }
@@ -187,7 +193,8 @@ class Holder extends Item {
     const { message, now } = scene;
     const since = scene.heldSince(person) ?? person.since;
     const age = since === null ? "" : `for ${duration(now - since)} · `;
-    setText(this.facts, `${age}fence ${person.revision}`);
+    // A permit has no fence: several have it at once.
+    setText(this.facts, message.kind === "semaphore" ? age.slice(0, -3) : `${age}fence ${person.revision}`);
     this.#lease.hidden = person.ttlMs === null;
     const leftMs = Math.max(0, (person.ttlMs ?? 0) - (now - message.now));
     this.#mostMs = Math.max(this.#mostMs, person.ttlMs ?? 0, 1);
@@ -358,13 +365,20 @@ function showPast(body: HTMLElement, history: readonly Past[], now: number): voi
 let wanted: ReleaseRequest | undefined;
 
 /** Asks the viewer, then the server. */
-function askRelease(name: string, { key, owner, revision }: Person, state: "holds" | "waits for"): void {
+function askRelease(
+  name: string,
+  { key, owner, revision }: Person,
+  { state, etcd }: { state: "holds" | "waits for"; etcd: string },
+): void {
   wanted = { name, key, revision };
   const risk =
     state === "holds"
       ? "The next waiter gets it at once. A holder that is still at work learns of it, perhaps too late: check that it has ended, or that what it writes is fenced."
       : "It loses its place in the queue. A waiter of leasehold joins again, at the end.";
-  setText(byId("confirm-text"), `${shown(owner ?? key)} ${state} ${shown(name)}.\n${risk}`);
+  setText(
+    byId("confirm-text"),
+    `${shown(owner ?? key)} ${state} ${shown(name)} in the etcd at ${etcd}.\n${risk}`,
+  );
   byId("confirm-result").hidden = true;
   byId<HTMLButtonElement>("force").disabled = false;
   byId<HTMLDialogElement>("confirm").showModal();

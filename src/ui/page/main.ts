@@ -5,12 +5,11 @@
 import type { ChangeMessage, FullMessage } from "../protocol.js";
 import { Connection } from "./connection.js";
 import { Detail, listenForRelease } from "./detail.js";
-import { announce, byId, setAttribute, setText, shown } from "./dom.js";
+import { announce, byId, duration, setAttribute, setText, shown } from "./dom.js";
 import { Store } from "./store.js";
 import { hrefOf, Table } from "./table.js";
 
 const TICK_MS = 1000;
-const STATES = { live: "Live", lost: "Connection lost, trying again" } as const;
 
 // The address bar and the history keep no token: a cookie has it.
 if (location.search !== "") history.replaceState(null, "", `${location.pathname}${location.hash}`);
@@ -24,6 +23,8 @@ function show({ more }: { readonly more: boolean }): void {
   if (more) return;
   table.render();
   setText(byId("scope"), store.prefix === "" ? "all names" : `${shown(store.prefix)}…`);
+  setText(byId("etcd"), store.hosts.map(shown).join(", "));
+  showState();
   byId("problem").hidden = store.problem === null;
   setText(byId("problem"), store.problem ?? "");
 }
@@ -48,12 +49,28 @@ function queueOf(hash: string): string | undefined {
 }
 
 let isLost = false;
+/** When the connection to the server ended, by this clock. */
+let lostAt = 0;
 
-function linked(state: keyof typeof STATES): void {
-  setText(byId("link"), STATES[state]);
-  setAttribute(byId("link"), "data-state", state);
+function linked(state: "live" | "lost"): void {
   if (isLost && state === "live") announce("Connected again");
+  if (!isLost) lostAt = Date.now();
   isLost = state === "lost";
+  showState();
+}
+
+/** Rows that may be old are never called live. */
+function showState(): void {
+  const { problem, goodAt } = store;
+  const state = isLost ? "lost" : problem === null ? "live" : "stale";
+  const texts = {
+    live: "Live",
+    stale: `Stale for ${duration(store.now() - goodAt)}`,
+    lost: `Connection lost ${duration(Date.now() - lostAt)} ago, trying again`,
+  };
+  setText(byId("link"), texts[state]);
+  setAttribute(byId("link"), "data-state", state);
+  document.body.classList.toggle("old", state !== "live");
 }
 
 listenForRelease();
@@ -68,6 +85,7 @@ addEventListener("keydown", (event) => {
 });
 setInterval(() => {
   if (document.hidden) return;
+  showState();
   table.tick();
   detail.tick();
 }, TICK_MS);

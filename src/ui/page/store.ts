@@ -6,6 +6,9 @@ export class Store {
   mayRelease = false;
   prefix = "";
   problem: string | null = null;
+  /** The time of the last state without a problem, by the clock of the server. */
+  goodAt = Date.now();
+  hosts: readonly string[] = [];
   /** Whether the first state has come. */
   isFilled = false;
   #aheadMs = 0;
@@ -14,6 +17,7 @@ export class Store {
     this.rows.clear();
     this.mayRelease = message.release;
     this.prefix = message.prefix;
+    this.hosts = message.hosts;
     this.#take(message);
   }
 
@@ -30,6 +34,7 @@ export class Store {
   #take({ now, rows, problem, more }: Omit<ChangeMessage, "gone">): void {
     this.isFilled ||= !more;
     this.#aheadMs = now - Date.now();
+    if (problem === null || this.problem === null) this.goodAt = now;
     this.problem = problem;
     for (const row of rows) this.rows.set(row.name, row);
   }

@@ -107,7 +107,7 @@ export class Table {
   #found(): Row[] {
     const text = byId<HTMLInputElement>("find").value.trim().toLowerCase();
     const show = SHOWN[byId<HTMLSelectElement>("show").value];
-    const order = ORDERS[byId<HTMLSelectElement>("order").value] ?? byName;
+    const order = ORDERS[byId<HTMLSelectElement>("order").value] ?? ORDERS["waiters"];
     const has = ({ name, holder }: Row): boolean =>
       name.toLowerCase().includes(text) || (holder ?? "").toLowerCase().includes(text);
     return [...this.store.rows.values()].filter((row) => (show?.(row) ?? true) && has(row)).sort(order);
@@ -163,7 +163,8 @@ export class Table {
     }
     for (const [id, sum] of Object.entries(sums)) setText(byId(id), number(sum));
     setAttribute(byId("lost").parentElement ?? byId("lost"), "data-any", sums.lost > 0 ? "yes" : "no");
-    document.title = `${count(sums.held, "lock")} held · leasehold`;
+    const etcd = this.store.hosts[0]?.replace(/^https?:\/\//, "") ?? "leasehold";
+    document.title = `${count(sums.held, "lock")} held · ${shown(etcd)}`;
   }
 
   #turn(by: number): void {

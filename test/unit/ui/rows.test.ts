@@ -73,7 +73,7 @@ function scene() {
     changes.push(name);
     overview.changed(name);
   });
-  const overview = new Overview(rows, { clock: time.clock, prefix: "" });
+  const overview = new Overview(rows, { clock: time.clock, prefix: "", cluster: { hosts: ["http://a:1"] } });
   const open = (takes = true): FakeStream => {
     const stream = new FakeStream();
     stream.takes = takes;

@@ -46,6 +46,34 @@ export const width = (text: string): number => {
   return columns;
 };
 
+/**
+ * The lines of a text in at most so many columns, broken at spaces, or within a word that fills more than a line. The lines after
+ * the first begin with `indent`. The text must have been escaped.
+ */
+export function wrap(text: string, columns: number, indent = ""): readonly string[] {
+  const lines: string[] = [];
+  let line = "";
+  let isEmpty = true;
+  const end = (): void => {
+    lines.push(line.trimEnd());
+    line = indent;
+    isEmpty = true;
+  };
+  for (const [word] of text.matchAll(/ *[^ ]+/g)) {
+    if (!isEmpty && width(line + word) > columns) end();
+    for (const char of isEmpty && lines.length > 0 ? word.trimStart() : word) {
+      if (!isEmpty && width(line + char) > columns) end();
+      line += char;
+      isEmpty = false;
+    }
+  }
+  if (!isEmpty) end();
+  return lines;
+}
+
+/** Of the stream's terminal. Without one, and for a terminal that does not know its size, 80. */
+export const columnsOf = ({ isTTY, columns }: Output): number => (isTTY && columns) || 80;
+
 const NARROW = /\p{Mn}|\p{Me}/u;
 const WIDE =
   /[\u1100-\u115f\u2e80-\u303e\u3041-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff00-\uff60\uffe0-\uffe6]|\p{Emoji_Presentation}/u;

@@ -6,8 +6,9 @@
 // - Texts of servers are short excerpts without control characters, in JSON too.
 // - The lock has a random name below the prefix. It is released, and its lease revoked, however the command ends.
 import { systemClock } from "../../util/clock.js";
+import { printable } from "../../util/printable.js";
 import { type Call, command, parseDuration, parseTtl } from "../command.js";
-import { EXIT, json, type Output, usageError } from "../io.js";
+import { columnsOf, EXIT, json, type Output, usageError, wrap } from "../io.js";
 import type { FindingJson, SummaryJson } from "../json-types.js";
 import { clusterFindings } from "./cluster.js";
 import { type EndpointReport, type Exam, examOf, type Finding, type Mark, type Step } from "./exam.js";
@@ -33,17 +34,44 @@ export const redacting =
 const countOf = (sections: readonly Section[], mark: Mark): number =>
   sections.flatMap(({ findings }) => findings).filter((finding) => finding.mark === mark).length;
 
-function writeText(stdout: Output, sections: readonly Section[], redact: Redact): void {
-  for (const { endpoint, findings } of sections) {
-    stdout.write(`${endpoint ?? "the cluster"}\n`);
-    for (const { mark, check, detail, hint } of findings) {
-      stdout.write(`  ${mark.padEnd(4)}  ${check}: ${redact(detail)}\n`);
-      if (hint !== undefined) stdout.write(`        to do: ${redact(hint)}\n`);
-    }
-  }
-  const warned = countOf(sections, "warn");
-  stdout.write(`${countOf(sections, "fail")} failed, ${warned} ${warned === 1 ? "warning" : "warnings"}, `);
-  stdout.write(`${countOf(sections, "skip")} not checked\n`);
+const placeOf = ({ endpoint }: Section): string => endpoint ?? "the cluster";
+
+/** The verdict, then what is wrong and what to do, failures first, and then all checks. */
+export function textOf(sections: readonly Section[], columns: number, redact: Redact): string {
+  const line = (text: string, indent: string): string =>
+    wrap(printable(redact(text), Infinity), columns, indent).join("\n");
+  const wrong = (["fail", "warn"] as const).flatMap((mark) =>
+    sections.flatMap((section) =>
+      section.findings.filter((finding) => finding.mark === mark).map((finding) => ({ section, finding })),
+    ),
+  );
+  const lines = [
+    line(verdictOf(sections), "  "),
+    ...wrong.flatMap(({ section, finding: { mark, check, detail, hint } }) => [
+      line(`  ${mark}  ${placeOf(section)}: ${check}: ${detail}`, WRAPPED),
+      ...(hint === undefined ? [] : [line(`${WRAPPED}to do: ${hint}`, WRAPPED)]),
+    ]),
+    "",
+    ...sections.flatMap((section) => [
+      line(placeOf(section), "  "),
+      ...section.findings.map(({ mark, check, detail }) =>
+        line(`  ${mark.padEnd(4)}  ${check}: ${detail}`, WRAPPED),
+      ),
+    ]),
+  ];
+  return lines.map((each) => `${each}\n`).join("");
+}
+
+/** Below the name of a check. */
+const WRAPPED = " ".repeat(8);
+
+function verdictOf(sections: readonly Section[]): string {
+  const [failed, warned, skipped] = (["fail", "warn", "skip"] as const).map((mark) =>
+    countOf(sections, mark),
+  );
+  const counts = `${failed} failed, ${warned} ${warned === 1 ? "warning" : "warnings"}, ${skipped} not checked`;
+  if (failed) return `something is wrong: ${counts}`;
+  return `${warned ? "works, with warnings" : "all is well"}: ${counts}`;
 }
 
 /** One object for each finding, and one for all. */
@@ -147,7 +175,8 @@ function report({ json, io: { stdout } }: Call<typeof FLAGS>, reports: readonly 
     },
   ];
   const redact = redacting(first?.exam.secrets ?? new Set());
-  (json ? writeJson : writeText)(stdout, sections, redact);
+  if (json) writeJson(stdout, sections, redact);
+  else stdout.write(textOf(sections, columnsOf(stdout), redact));
   if (!reports.some(({ works }) => works)) return EXIT.unavailable;
   return countOf(sections, "fail") > 0 ? EXIT.nothing : EXIT.ok;
 }

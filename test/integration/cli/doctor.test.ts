@@ -41,23 +41,26 @@ describe("leasehold doctor at a healthy cluster of three", () => {
     expect(await leftovers(etcd)).toEqual({ keys: 0, leases: 0 });
   });
 
-  test("writes one line for each check, with the endpoint above and the counts below, and names the other members", async () => {
+  test("says the verdict first, then each check under its endpoint, in 80 columns, and names the other members", async () => {
     const { code, stdout, stderr } = await runCli(["doctor", "--ttl", "2s"], {
       endpoints: etcd.endpoints[0] ?? "",
     });
     const lines = stdout.split("\n");
 
     expect([code, stderr]).toEqual([0, ""]);
-    expect(lines[0]).toBe(etcd.endpoints[0]);
+    expect(lines[0]).toMatch(/^works, with warnings: 0 failed, \d warnings?, 0 not checked$/);
+    expect(lines[1]).toMatch(/^ {2}warn {2}/);
+    expect(lines).toContain(etcd.endpoints[0]);
+    expect(lines.filter((line) => line.length > 80)).toEqual([]);
     expect(lines).toContainEqual(
       expect.stringMatching(
         /^ {2}(ok {2}|warn) {2}read: a linearizable read takes [\d.]+ ms \(median of 5\)$/,
       ),
     );
     expect(lines).toContain("the cluster");
-    expect(stdout).toContain(`m2 (${etcd.endpoints[1]}), m3 (${etcd.endpoints[2]})`);
-    expect(stdout).toContain("list all members");
-    expect(lines.at(-2)).toMatch(/^0 failed, \d warnings?, 0 not checked$/);
+    const words = stdout.replaceAll(/\s+/g, " ");
+    expect(words).toContain(`m2 (${etcd.endpoints[1]}), m3 (${etcd.endpoints[2]})`);
+    expect(words).toContain("list all members");
   });
 
   test("leaves no key and no lease when it is asked to stop while it holds its lock", async () => {

@@ -3,8 +3,17 @@ import { X509Certificate } from "node:crypto";
 import { describe, expect, test } from "vitest";
 import { clockFinding, lifetime, versionFinding, versionOf } from "../../../src/cli/doctor/identify.js";
 import { clusterFindings } from "../../../src/cli/doctor/cluster.js";
-import { type EndpointReport, examOf, type MemberStatus, ok } from "../../../src/cli/doctor/exam.js";
-import { redacting } from "../../../src/cli/doctor/doctor.js";
+import {
+  type EndpointReport,
+  examOf,
+  fail,
+  type MemberStatus,
+  ok,
+  skip,
+  warn,
+} from "../../../src/cli/doctor/exam.js";
+import { redacting, textOf } from "../../../src/cli/doctor/doctor.js";
+import { width } from "../../../src/cli/io.js";
 import { spaceFinding } from "../../../src/cli/doctor/status.js";
 import { systemClock } from "../../../src/util/clock.js";
 import { makeAuthority } from "../../support/fixtures/certificates.js";
@@ -151,5 +160,60 @@ test("no output has a password, and measured numbers have one decimal", () => {
   expect(ok("a", "b", { lockMs: 1.26, version: "3.5.1" }).measured).toEqual({
     lockMs: 1.3,
     version: "3.5.1",
+  });
+});
+
+describe("the text", () => {
+  const plain = (text: string) => text;
+  const one = (...findings: Parameters<typeof textOf>[0][number]["findings"]) => [
+    { endpoint: "http://a:2379", findings },
+  ];
+
+  test("begins with the verdict and what is wrong, failures first, and what to do; then come all checks", () => {
+    const sections = [
+      ...one(ok("reach", "fine"), warn("version", "old", "update it")),
+      { endpoint: undefined, findings: [fail("leader", "none", "start one"), skip("lag", "unknown")] },
+    ];
+
+    expect(textOf(sections, 80, plain)).toBe(
+      [
+        "something is wrong: 1 failed, 1 warning, 1 not checked",
+        "  fail  the cluster: leader: none",
+        "        to do: start one",
+        "  warn  http://a:2379: version: old",
+        "        to do: update it",
+        "",
+        "http://a:2379",
+        "  ok    reach: fine",
+        "  warn  version: old",
+        "the cluster",
+        "  fail  leader: none",
+        "  skip  lag: unknown",
+        "",
+      ].join("\n"),
+    );
+  });
+
+  test.each([
+    [[ok("a", "b")], "all is well: 0 failed, 0 warnings, 0 not checked"],
+    [[warn("a", "b", "c")], "works, with warnings: 0 failed, 1 warning, 0 not checked"],
+  ])("of %j has the verdict %s", (findings, verdict) =>
+    expect(textOf(one(...findings), 80, plain).split("\n")[0]).toBe(verdict),
+  );
+
+  test.each([80, 200])("fits %d columns, whatever a server says, and loses nothing", (columns) => {
+    const hostile = `\u001b[31m${"word ".repeat(60)}${"x".repeat(500)} \u6f22\u5b57${"\u6f22".repeat(150)}\n`;
+    const text = textOf(one(fail("server", hostile, hostile)), columns, plain);
+
+    expect(text.split("\n").filter((line) => width(line) > columns)).toEqual([]);
+    expect(text.replaceAll(/\s/g, "").split("x".repeat(500))).toHaveLength(4);
+    expect(text).not.toMatch(/[\u0000-\u0009\u000b-\u001f]/);
+  });
+
+  test("has no secret that a line break would have cut in two", () => {
+    const detail = `${"a ".repeat(30)}the secret is long`;
+    const text = textOf(one(fail("login", detail, "none")), 80, redacting(new Set(["the secret is long"])));
+
+    expect(text).not.toMatch(/secret/);
   });
 });

@@ -1,7 +1,7 @@
 import os from "node:os";
 import { printable } from "../../util/printable.js";
 import { parseDuration, parseTtl } from "../command.js";
-import { EXIT, type Io, json, usageError, width } from "../io.js";
+import { columnsOf, EXIT, type Io, json, usageError, width, wrap } from "../io.js";
 import type { RunJson } from "../json-types.js";
 
 /** How a command under a lease is ended in time. All of it follows from the TTL. */
@@ -97,7 +97,11 @@ export class Reporter {
 
   line(text: string, event: RunJson): void {
     this.clear();
-    this.io.stderr.write(this.wantsJson ? json(event) : `leasehold: ${printable(text, Infinity)}\n`);
+    if (this.wantsJson) return void this.io.stderr.write(json(event));
+    const line = `leasehold: ${printable(text, Infinity)}`;
+    // A log has one line for each; a person reads words that are not cut in two.
+    const lines = this.#terminal ? wrap(line, columnsOf(this.io.stderr), "  ") : [line];
+    this.io.stderr.write(`${lines.join("\n")}\n`);
   }
 
   /** An event for programs only. */

@@ -1,4 +1,4 @@
-// What the commands write with --json: one object on a line. docs/cli.md quotes all of this file below this line.
+// What the commands write with --json: one object on a line. docs/cli-json.md quotes all of this file below this line.
 /** "unknown": no entry shows it. */
 export type KindJson = "mutex" | "rwlock" | "semaphore" | "election" | "unknown";
 
@@ -81,7 +81,7 @@ export interface WaitingJson {
   /** The first one. */
   readonly holder: ContenderJson;
   readonly total: TotalJson;
-  /** Waiters before this one. */
+  /** Entries before this one in the queue, the holders included: as in `LockTimeoutError`. */
   readonly ahead: number;
 }
 

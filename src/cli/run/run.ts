@@ -71,10 +71,11 @@ function described(
   // Before the first state that has our own entry, and after the grant, there is nothing to say.
   if (!holder || rank === -1) return undefined;
   const others = total.holders > 1 ? ` and ${total.holders - 1} more` : "";
-  const ahead = rank === 0 ? "next in the queue" : `${rank} ahead in the queue`;
+  // As LockTimeoutError and the log count: every entry before this one, the holders included.
+  const ahead = total.holders + rank;
   return {
-    text: `waiting for ${name}: held by ${ownerText(holder)}${others}, ${ahead}`,
-    json: { event: "waiting", name, holder: contenderJson(holder), total, ahead: rank },
+    text: `waiting for ${name}: held by ${ownerText(holder)}${others}, ${ahead} ahead in the queue`,
+    json: { event: "waiting", name, holder: contenderJson(holder), total, ahead },
   };
 }
 

@@ -67,7 +67,7 @@ describe("signals", () => {
       const queue = `waiting/${name}`;
       await new Mutex(cluster, queue).withLock(async () => {
         const cli = start([queue, ...script("echo started")]);
-        await cli.says("next in the queue");
+        await cli.says("1 ahead in the queue");
         cli.child.kill(name);
 
         expect(await cli.ended).toMatchObject({ code: 128 + os.constants.signals[name], stdout: "" });
@@ -139,29 +139,29 @@ describe("the wait for the lock", () => {
     const mutex = new Mutex(cluster, "told");
     const lock = await mutex.lock();
     const plain = start(["told", ...script("echo started")]);
-    await plain.says("next in the queue");
+    await plain.says("1 ahead in the queue");
     const json = start(["told", "--json", ...script("echo started")]);
-    await json.says('"ahead":1');
+    await json.says('"ahead":2');
     const terminal = start(["told", ...script("echo started")], { terminal: true, env: { TERM: "xterm" } });
-    await terminal.says("2 ahead in the queue");
+    await terminal.says("3 ahead in the queue");
     await lock.release();
     const [text, lines, shown] = await Promise.all([plain.ended, json.ended, terminal.ended]);
 
     expect([text.code, lines.code, shown.code]).toEqual([0, 0, 0]);
     const owner = `${os.hostname()}:${process.pid}`;
-    expect(text.stderr).toBe(`leasehold: waiting for told: held by ${owner}, next in the queue\n`);
+    expect(text.stderr).toBe(`leasehold: waiting for told: held by ${owner}, 1 ahead in the queue\n`);
     const events = lines.stderr
       .trim()
       .split("\n")
       .map((line) => JSON.parse(line) as Record<string, unknown>);
-    expect(events[0]).toMatchObject({ event: "waiting", name: "told", ahead: 1, holder: { owner } });
+    expect(events[0]).toMatchObject({ event: "waiting", name: "told", ahead: 2, holder: { owner } });
     expect(events[0]).toMatchObject({ total: { holders: 1, waiters: 2 } });
     expect(events.at(-1)).toMatchObject({
       event: "started",
       name: "told",
       pid: expect.any(Number) as number,
     });
-    expect(shown.stdout).toMatch(/^\rleasehold: waiting for told: held by .*2 ahead in the queue\u001b\[K/);
+    expect(shown.stdout).toMatch(/^\rleasehold: waiting for told: held by .*3 ahead in the queue\u001b\[K/);
     expect(shown.stdout).toMatch(/\r\u001b\[Kstarted\r\n$/);
   });
 
@@ -169,11 +169,11 @@ describe("the wait for the lock", () => {
     const other = connect({ hosts: etcd.endpoints, session: { owner: "a\u001b[31m\nleasehold: granted" } });
     await new Mutex(other, "hostile").withLock(async () => {
       const cli = start(["hostile", ...script("echo started")]);
-      await cli.says("next in the queue");
+      await cli.says("1 ahead in the queue");
       cli.child.kill("SIGTERM");
       await cli.ended;
 
-      expect(cli.stderr()).toContain("held by a\\u001b[31m\\u000aleasehold: granted, next");
+      expect(cli.stderr()).toContain("held by a\\u001b[31m\\u000aleasehold: granted, 1 ahead");
     });
     await other.close();
   });

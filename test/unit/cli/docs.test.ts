@@ -1,4 +1,4 @@
-// docs/cli.md against the program that it describes.
+// docs/cli.md and docs/cli-json.md against the program that it describes.
 import { readFileSync } from "node:fs";
 import { describe, expect, test } from "vitest";
 import { CONNECTION_FLAGS } from "../../../src/cli/arguments.js";
@@ -8,6 +8,7 @@ import { blocksIn, readPage } from "../../support/fixtures/pages.js";
 
 const COMMANDS = await allCommands();
 const page = readPage("docs/cli.md");
+const jsonPage = readPage("docs/cli-json.md");
 const section = (title: string) =>
   page
     .split(/^## /m)
@@ -34,16 +35,16 @@ describe("docs/cli.md", () => {
   test("quotes the types of the output, which the output is tested against", () => {
     const types = new URL("../../../src/cli/json-types.ts", import.meta.url);
     const source = readFileSync(types, "utf8");
-    const quoted = blocksIn(section("JSON")).filter(({ language }) => language === "ts");
+    const quoted = blocksIn(jsonPage).filter(({ language }) => language === "ts");
 
     expect(quoted.map(({ code }) => code.trim())).toEqual([source.slice(source.indexOf("\n") + 1).trim()]);
   });
 
   test("names the type that each command writes, which the page has", () => {
-    const rows = [...section("JSON").matchAll(/^\| (\S.*?) +\| standard \w+ +\| (.*?) *\|$/gm)];
+    const rows = [...jsonPage.matchAll(/^\| (\S.*?) +\| standard \w+ +\| (.*?) *\|$/gm)];
     const named = new Set(rows.flatMap(([, , cell = ""]) => cell.match(/\w+Json/g) ?? []));
     const types = new Set(
-      [...section("JSON").matchAll(/^export (?:interface|type) (\w+)/gm)].map(([, type]) => type),
+      [...jsonPage.matchAll(/^export (?:interface|type) (\w+)/gm)].map(([, type]) => type),
     );
 
     expect(rows.slice(0, -1).map(([, cell]) => cell)).toEqual(COMMANDS.map(({ name }) => `\`${name}\``));

@@ -5,7 +5,7 @@ import type { ConnectOptions } from "../index.js";
 import { didYouMean, suggestions } from "../options/check.js";
 import { discoveryOf, etcdctlConnection, variableOf } from "../options/etcdctl.js";
 import type { AnyCommand, Flags, Given } from "./command.js";
-import { type Io, usageError } from "./io.js";
+import { type Io, usageError, wrap } from "./io.js";
 
 /** The flags that every command has: those of etcdctl, with its names, and --server-name. */
 export const CONNECTION_FLAGS = {
@@ -110,39 +110,47 @@ function checkWords(
 }
 
 /** `leasehold --help`. */
-export const overview = (commands: readonly AnyCommand[]): string =>
+export const overview = (commands: readonly AnyCommand[], room = Infinity): string =>
   [
-    "leasehold: distributed locks and leader election on etcd, from the command line",
+    ...wrap("leasehold: distributed locks and leader election on etcd, from the command line", room),
     "",
     "usage: leasehold COMMAND [FLAGS] [ARGS]",
     "",
-    ...columns(commands.map(({ name, args, summary }) => [`  ${name} ${args}`.trimEnd(), summary])),
+    ...columns(
+      commands.map(({ name, args, summary }) => [`  ${name} ${args}`.trimEnd(), summary]),
+      room,
+    ),
     "",
-    "leasehold help COMMAND explains one of them. leasehold --version prints the version.",
+    ...wrap("leasehold help COMMAND explains one of them. leasehold --version prints the version.", room),
     "",
   ].join("\n");
 
-/** `leasehold COMMAND --help`. */
-export const helpOf = ({ name, args, help, flags }: AnyCommand): string =>
+/** `leasehold COMMAND --help`. `room`: the columns of a terminal, whose lines are broken there. */
+export const helpOf = ({ name, args, help, flags }: AnyCommand, room = Infinity): string =>
   [
-    `usage: leasehold ${name} [FLAGS] ${args}`.trimEnd(),
+    ...wrap(`usage: leasehold ${name} [FLAGS] ${args}`.trimEnd(), room, "  "),
     "",
-    ...help.flatMap((paragraph) => [paragraph, ""]),
-    ...(Object.keys(flags).length > 0 ? ["flags:", ...flagLines(flags), ""] : []),
+    ...help.flatMap((paragraph) => [
+      ...(room === Infinity ? [paragraph] : wrap(paragraph.replaceAll("\n", " "), room)),
+      "",
+    ]),
+    ...(Object.keys(flags).length > 0 ? ["flags:", ...flagLines(flags, room), ""] : []),
     "flags of every command:",
-    ...flagLines(COMMON_FLAGS),
+    ...flagLines(COMMON_FLAGS, room),
     "",
   ].join("\n");
 
-const flagLines = (flags: Flags): string[] =>
+const flagLines = (flags: Flags, room: number): string[] =>
   columns(
     Object.entries(flags).map(([name, { value, short, text }]) => [
       `  ${short === undefined ? "" : `-${short}, `}--${name}${value === undefined ? "" : ` ${value}`}`,
       text,
     ]),
+    room,
   );
 
-const columns = (rows: readonly (readonly [string, string])[]): string[] => {
+const columns = (rows: readonly (readonly [string, string])[], room: number): string[] => {
   const width = Math.max(...rows.map(([left]) => left.length));
-  return rows.map(([left, right]) => `${left.padEnd(width)}  ${right}`);
+  const indent = " ".repeat(Math.min(width + 2, room / 2));
+  return rows.flatMap(([left, right]) => wrap(`${left.padEnd(width)}  ${right}`, room, indent));
 };

@@ -6,13 +6,16 @@ import { allCommands, commandOf, isCommandName } from "./commands.js";
 import {
   CliError,
   cliErrorOf,
+  columnsOf,
   endSignal,
   type EndSignal,
   EXIT,
   type Io,
   json,
+  type Output,
   outputEnd,
   type OutputEnd,
+  wrap,
 } from "./io.js";
 import type { ErrorJson } from "./json-types.js";
 
@@ -51,9 +54,13 @@ async function main(words: readonly string[], io: Io): Promise<number> {
 }
 
 async function help(name: string | undefined, of: string | undefined, io: Io): Promise<number> {
+  const stream = name === undefined ? io.stderr : io.stdout;
+  const room = roomOf(stream);
   const text =
-    name === "help" && of !== undefined ? helpOf(await commandOf(of)) : overview(await allCommands());
-  (name === undefined ? io.stderr : io.stdout).write(text);
+    name === "help" && of !== undefined
+      ? helpOf(await commandOf(of), room)
+      : overview(await allCommands(), room);
+  stream.write(text);
   return name === undefined ? EXIT.usage : EXIT.ok;
 }
 
@@ -69,7 +76,7 @@ async function dispatch(
 ): Promise<number> {
   const parsed = parse(command, words);
   if (parsed.flags["help"] !== undefined) {
-    io.stdout.write(helpOf(command));
+    io.stdout.write(helpOf(command, roomOf(io.stdout)));
     return EXIT.ok;
   }
   const connection = connectionOf(parsed.flags, io.env);
@@ -118,12 +125,18 @@ async function settled(
   }
 }
 
-/** One line on standard error: what failed, and what to do. */
+/** Words are broken for a person who reads them, not for a program. */
+const roomOf = (stream: Output): number => (stream.isTTY ? columnsOf(stream) : Infinity);
+
+/** One line on standard error, broken on a terminal: what failed, and what to do. */
 function report({ stderr }: Io, { message, hint, exitCode }: CliError, wantsJson: boolean): void {
   const error = { message, ...(hint !== undefined && { hint }), exitCode };
   if (wantsJson) return void stderr.write(json({ error } satisfies ErrorJson));
   const text = exitCode === EXIT.internal ? message : printable(message, Infinity);
-  stderr.write(`leasehold: ${text}${hint === undefined ? "" : `; ${hint}`}\n`);
+  const line = `leasehold: ${text}${hint === undefined ? "" : `; ${hint}`}`;
+  // A defect has a stack of many lines.
+  const lines = exitCode === EXIT.internal ? [line] : wrap(line, roomOf(stderr), "  ");
+  stderr.write(`${lines.join("\n")}\n`);
 }
 
 /** Runs the command line of this process. */

@@ -18,9 +18,12 @@ import { printable } from "../util/printable.js";
 import { command, formatDuration, parseInteger } from "./command.js";
 import {
   CliError,
+  columnsOf,
   EXIT,
+  fit,
   type Io,
   json,
+  type Output,
   usageError,
   width,
   write,
@@ -54,30 +57,86 @@ const rowOf = (contender: Contender, now: number): string[] => [
   contender.key,
 ];
 
+/** A name, or a key: never cut, because the user may copy it. */
+const WHOLE = new Set(["NAME", "KEY"]);
+/** Cut where there is no room. */
+const TEXTS = new Set(["HOLDER", "OWNER"]);
+/** Left out where there is no room, the first one first: the key has the lease, and JOINED says when. */
+const OPTIONAL = ["SINCE", "LEASE"];
+const TEXT_WIDTH = 16;
+
 /**
- * A table that is written page by page, under one line of titles: a column is as wide as its widest cell so far. A name is
- * never cut, because the user may copy it.
+ * A table that is written page by page, under one line of titles: a column is as wide as its widest cell so far. On a terminal of
+ * `room` columns, columns that there is no room for are left out, and owners are cut. A name or a key that does not fit stands on a line
+ * of its own.
  */
-class GrowingTable {
+export class GrowingTable {
   readonly #widths: number[];
+  #titles: readonly string[];
   #begun = false;
 
-  constructor(private readonly titles: readonly string[]) {
+  constructor(
+    private readonly titles: readonly string[],
+    private readonly room = Infinity,
+  ) {
+    this.#titles = titles;
     this.#widths = titles.map(width);
   }
 
   /** The lines of these rows, escaped; before the first of them the titles. */
   add(rows: readonly (readonly string[])[]): string {
-    const lines = rows.map((row) => row.map((cell) => printable(cell, Infinity)));
-    if (!this.#begun && lines.length > 0) lines.unshift([...this.titles]);
-    this.#begun ||= lines.length > 0;
-    for (const line of lines)
+    if (rows.length === 0) return "";
+    const all = rows.map((row) => row.map((cell) => printable(cell, Infinity)));
+    for (const line of all)
       for (const [n, cell] of line.entries()) this.#widths[n] = Math.max(this.#widths[n] ?? 0, width(cell));
-    const padded = (cell: string, n: number): string =>
-      cell + " ".repeat((this.#widths[n] ?? 0) - width(cell));
-    return lines.map((line) => `${line.map(padded).join("  ").trimEnd()}\n`).join("");
+    const widths = this.#fitted();
+    const lines = this.#begun ? all : [[...this.titles], ...all];
+    this.#begun = true;
+    return lines.map((line) => this.#line(line, widths)).join("");
+  }
+
+  /** The width of each column that is shown, by its title. */
+  #fitted(): ReadonlyMap<string, number> {
+    const widths = new Map(this.titles.map((title, n) => [title, this.#widths[n] ?? 0]));
+    const missing = (): number =>
+      this.#titles.reduce((sum, title) => sum + (widths.get(title) ?? 0) + 2, -2) - this.room;
+    const shrink = (titles: ReadonlySet<string>, least: number): void => {
+      for (const title of this.#titles.filter((each) => titles.has(each))) {
+        const now = widths.get(title) ?? 0;
+        widths.set(title, Math.max(Math.min(now, least), Math.min(now, now - missing())));
+      }
+    };
+    // Once the titles are written, their columns stay.
+    if (!this.#begun)
+      for (const title of OPTIONAL)
+        if (missing() > 0) this.#titles = this.#titles.filter((each) => each !== title);
+    shrink(TEXTS, TEXT_WIDTH);
+    shrink(WHOLE, 4);
+    shrink(TEXTS, 1);
+    return widths;
+  }
+
+  #line(cells: readonly string[], widths: ReadonlyMap<string, number>): string {
+    const own: string[] = [];
+    const shown = this.#titles.map((title) => {
+      const cell = cells[this.titles.indexOf(title)] ?? "";
+      const columns = widths.get(title) ?? 0;
+      if (width(cell) <= columns) return cell + " ".repeat(columns - width(cell));
+      if (TEXTS.has(title)) return fit(cell, columns);
+      own.push(cell);
+      return " ".repeat(columns);
+    });
+    const line = shown.join("  ").trimEnd();
+    const isFirst = WHOLE.has(this.#titles[0] ?? "");
+    return (isFirst ? [...own, line] : [line, ...own.map((cell) => `  ${cell}`)])
+      .map((each) => `${each}\n`)
+      .join("");
   }
 }
+
+/** Programs get all columns, whole. */
+const tableFor = (titles: readonly string[], stream: Output): GrowingTable =>
+  new GrowingTable(titles, stream.isTTY ? columnsOf(stream) : Infinity);
 
 /** The names in one request to the library: enough for few requests, and few enough for the first lines to come at once. */
 const PAGE = 200;
@@ -98,7 +157,7 @@ export const ls = command({
     const most = { min: 1, max: Infinity };
     let left = flags.limit === undefined ? Infinity : parseInteger("limit", flags.limit, most);
     const cluster = connect();
-    const table = new GrowingTable(["NAME", "KIND", "HOLDER", "JOINED", "WAITERS"]);
+    const table = tableFor(["NAME", "KIND", "HOLDER", "JOINED", "WAITERS"], io.stdout);
     let cursor: string | undefined;
     do {
       const page = await list(cluster, prefix, { limit: Math.min(left, PAGE), cursor, signal });
@@ -146,7 +205,7 @@ export const show = command({
   async run({ positionals: [name = ""], flags, io, connect, signal, now, json: wantsJson }) {
     const limit = parseInteger("limit", flags.limit ?? "100", { min: 1, max: MAX_LIMIT });
     const queue = await inspect(connect(), name, { limit, signal });
-    await write(io, wantsJson ? json(queueJson(queue)) : textOf(queue, now()));
+    await write(io, wantsJson ? json(queueJson(queue)) : textOf(queue, now(), io.stdout));
     if (queue.total.holders + queue.total.waiters > 0) return EXIT.ok;
     if (!wantsJson) io.stderr.write(`leasehold: no client holds ${JSON.stringify(name)} or waits for it\n`);
     return EXIT.nothing;
@@ -159,13 +218,18 @@ const queueJson = ({ name, kind, holders, waiters, total, revision }: QueueState
   waiters: waiters.map(contenderJson),
 });
 
-function textOf({ name, kind, holders, waiters, total }: QueueState, now: number): string {
+function textOf({ name, kind, holders, waiters, total }: QueueState, now: number, stdout: Output): string {
   if (total.holders + total.waiters === 0) return "";
   const rows = (contenders: QueueState["holders"]): string[][] =>
     contenders.map((contender) => rowOf(contender, now));
-  const table = new GrowingTable(TITLES);
+  const table = tableFor(TITLES, stdout);
+  const [title, numbers] = [
+    printable(name, Infinity),
+    `${kind}  ${total.holders} holding, ${total.waiters} waiting`,
+  ];
+  const room = stdout.isTTY ? columnsOf(stdout) : Infinity;
   return [
-    `${printable(name, Infinity)}  ${kind}  ${total.holders} holding, ${total.waiters} waiting\n`,
+    `${title}${width(title) + 2 + width(numbers) > room ? "\n  " : "  "}${numbers}\n`,
     table.add(rows(holders)),
     more(total.holders - holders.length, "holding"),
     table.add(rows(waiters)),
@@ -284,7 +348,7 @@ export const release = command({
     const cluster = connect();
     const found = await findEntry(cluster, word, { reading, signal });
     if (!found) return noEntry(io, word, wantsJson);
-    if (asks && !(await confirm(io, questionOf(found, now()), signal))) {
+    if (asks && !(await confirm(io, questionOf(found, now(), io.stderr), signal))) {
       if (wantsJson) await write(io, json({ name: found.queue.name, released: null } satisfies ReleaseJson));
       else io.stderr.write("leasehold: nothing was released\n");
       return EXIT.nothing;
@@ -303,8 +367,8 @@ async function noEntry(io: Io, word: string, wantsJson: boolean): Promise<number
   return EXIT.nothing;
 }
 
-function questionOf({ queue, entry }: Found, now: number): string {
-  const lines = new GrowingTable(TITLES).add([rowOf(entry, now)]);
+function questionOf({ queue, entry }: Found, now: number, stderr: Output): string {
+  const lines = tableFor(TITLES, stderr).add([rowOf(entry, now)]);
   return `${printable(queue.name, Infinity)}  ${queue.kind}  ${queue.total.waiters} waiting\n${lines}Remove it?`;
 }
 

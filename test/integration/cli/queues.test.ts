@@ -13,7 +13,9 @@ import { owned } from "../../support/programs/owned.js";
 const two = twoSessions(30);
 const endpoints = () => two.etcd.endpoints.join(",");
 const run = (...words: string[]) => runCli(words, { endpoints: endpoints() });
-const onTerminal = (...words: string[]) => runCli(words, { endpoints: endpoints(), terminal: true });
+/** So wide that it has room for every column. */
+const onTerminal = (...words: string[]) =>
+  runCli(words, { endpoints: endpoints(), terminal: true, before: "stty cols 5000" });
 const objects = (stdout: string) =>
   stdout
     .split("\n")

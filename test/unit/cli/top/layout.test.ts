@@ -3,16 +3,8 @@ import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { SeenEntry } from "../../../../src/queue/seen-entry.js";
 import type { BoardQueue } from "../../../../src/view/board.js";
-import { width } from "../../../../src/cli/io.js";
-import {
-  cut,
-  ENTER_SCREEN,
-  fit,
-  layout,
-  LEAVE_SCREEN,
-  Painter,
-  type Picture,
-} from "../../../../src/cli/top/screen.js";
+import { width, cut, fit } from "../../../../src/cli/io.js";
+import { ENTER_SCREEN, layout, LEAVE_SCREEN, Painter, type Picture } from "../../../../src/cli/top/screen.js";
 import {
   FIRST_VIEW,
   type Key,

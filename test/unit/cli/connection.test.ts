@@ -1,7 +1,12 @@
 import { describe, expect, onTestFinished, test } from "vitest";
 import { connectionOf } from "../../../src/cli/arguments.js";
 import { cliErrorOf, EXIT } from "../../../src/cli/io.js";
-import { type Credentials, EtcdUnavailableError, KindMismatchError, LockTimeoutError } from "../../../src/index.js";
+import {
+  type Credentials,
+  EtcdUnavailableError,
+  KindMismatchError,
+  LockTimeoutError,
+} from "../../../src/index.js";
 import { makeAuthority, writeServerFiles } from "../../support/fixtures/certificates.js";
 import { thrown } from "../../support/fixtures/misuse.js";
 
@@ -34,7 +39,9 @@ describe("the connection of a command", () => {
     onTestFinished(files.remove);
     expect(connectionOf({ endpoints: "a:1", cacert: files.ca }, {}).hosts).toEqual(["https://a:1"]);
     const { credentials } = connectionOf({ endpoints: "https://a:1" }, {});
-    expect(Buffer.from((credentials as Credentials).rootCertificate).toString()).toContain("-----BEGIN CERTIFICATE-----");
+    expect(Buffer.from((credentials as Credentials).rootCertificate).toString()).toContain(
+      "-----BEGIN CERTIFICATE-----",
+    );
   });
 
   test.each([

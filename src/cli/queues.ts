@@ -20,11 +20,11 @@ import {
   CliError,
   columnsOf,
   EXIT,
-  fit,
   type Io,
   json,
   type Output,
   usageError,
+  tableFor,
   width,
   write,
   contenderJson,
@@ -56,87 +56,6 @@ const rowOf = (contender: Contender, now: number): string[] => [
   contender.revision.toString(),
   contender.key,
 ];
-
-/** A name, or a key: never cut, because the user may copy it. */
-const WHOLE = new Set(["NAME", "KEY"]);
-/** Cut where there is no room. */
-const TEXTS = new Set(["HOLDER", "OWNER"]);
-/** Left out where there is no room, the first one first: the key has the lease, and JOINED says when. */
-const OPTIONAL = ["SINCE", "LEASE"];
-const TEXT_WIDTH = 16;
-
-/**
- * A table that is written page by page, under one line of titles: a column is as wide as its widest cell so far. On a terminal of
- * `room` columns, columns that there is no room for are left out, and owners are cut. A name or a key that does not fit stands on a line
- * of its own.
- */
-export class GrowingTable {
-  readonly #widths: number[];
-  #titles: readonly string[];
-  #begun = false;
-
-  constructor(
-    private readonly titles: readonly string[],
-    private readonly room = Infinity,
-  ) {
-    this.#titles = titles;
-    this.#widths = titles.map(width);
-  }
-
-  /** The lines of these rows, escaped; before the first of them the titles. */
-  add(rows: readonly (readonly string[])[]): string {
-    if (rows.length === 0) return "";
-    const all = rows.map((row) => row.map((cell) => printable(cell, Infinity)));
-    for (const line of all)
-      for (const [n, cell] of line.entries()) this.#widths[n] = Math.max(this.#widths[n] ?? 0, width(cell));
-    const widths = this.#fitted();
-    const lines = this.#begun ? all : [[...this.titles], ...all];
-    this.#begun = true;
-    return lines.map((line) => this.#line(line, widths)).join("");
-  }
-
-  /** The width of each column that is shown, by its title. */
-  #fitted(): ReadonlyMap<string, number> {
-    const widths = new Map(this.titles.map((title, n) => [title, this.#widths[n] ?? 0]));
-    const missing = (): number =>
-      this.#titles.reduce((sum, title) => sum + (widths.get(title) ?? 0) + 2, -2) - this.room;
-    const shrink = (titles: ReadonlySet<string>, least: number): void => {
-      for (const title of this.#titles.filter((each) => titles.has(each))) {
-        const now = widths.get(title) ?? 0;
-        widths.set(title, Math.max(Math.min(now, least), Math.min(now, now - missing())));
-      }
-    };
-    // Once the titles are written, their columns stay.
-    if (!this.#begun)
-      for (const title of OPTIONAL)
-        if (missing() > 0) this.#titles = this.#titles.filter((each) => each !== title);
-    shrink(TEXTS, TEXT_WIDTH);
-    shrink(WHOLE, 4);
-    shrink(TEXTS, 1);
-    return widths;
-  }
-
-  #line(cells: readonly string[], widths: ReadonlyMap<string, number>): string {
-    const own: string[] = [];
-    const shown = this.#titles.map((title) => {
-      const cell = cells[this.titles.indexOf(title)] ?? "";
-      const columns = widths.get(title) ?? 0;
-      if (width(cell) <= columns) return cell + " ".repeat(columns - width(cell));
-      if (TEXTS.has(title)) return fit(cell, columns);
-      own.push(cell);
-      return " ".repeat(columns);
-    });
-    const line = shown.join("  ").trimEnd();
-    const isFirst = WHOLE.has(this.#titles[0] ?? "");
-    return (isFirst ? [...own, line] : [line, ...own.map((cell) => `  ${cell}`)])
-      .map((each) => `${each}\n`)
-      .join("");
-  }
-}
-
-/** Programs get all columns, whole. */
-const tableFor = (titles: readonly string[], stream: Output): GrowingTable =>
-  new GrowingTable(titles, stream.isTTY ? columnsOf(stream) : Infinity);
 
 /** The names in one request to the library: enough for few requests, and few enough for the first lines to come at once. */
 const PAGE = 200;

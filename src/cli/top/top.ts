@@ -9,7 +9,7 @@ import { emitKeypressEvents } from "node:readline";
 import { systemClock } from "../../util/clock.js";
 import type { Board, BoardQueue } from "../../view/board.js";
 import { command, parseDuration } from "../command.js";
-import { EXIT, json, table, usageError, contenderJson } from "../io.js";
+import { EXIT, json, tableFor, usageError, contenderJson } from "../io.js";
 import type { ContactJson, LocksJson } from "../json-types.js";
 import { type Contact, Feed, type FeedSettings, type FeedView } from "./feed.js";
 import {
@@ -254,14 +254,16 @@ function writeSnapshot(settings: FeedSettings, wantsJson: boolean): Promise<numb
   return feed.ended;
 }
 
-function textOf(board: Board, { clock }: FeedSettings): string {
+const ONCE_TITLES = ["NAME", "KIND", "HOLDER", "HOLDING", "WAITING", "HELD"];
+
+function textOf(board: Board, { clock, io }: FeedSettings): string {
   const now = { monotonic: clock.monotonic(), date: clock.date() };
   const { rows } = tableOf(board.queues(), { sort: "waiters", filter: "", rates: new Rates(), now });
   const cells = rows.map(({ queue, held }) => [
     ...[queue.name, queue.kind, holderText(queue)],
     ...[String(queue.holders.length), String(queue.waiterCount), heldText(held)],
   ]);
-  return table(["NAME", "KIND", "HOLDER", "HOLDING", "WAITING", "HELD"], cells);
+  return tableFor(ONCE_TITLES, io.stdout).add(cells) || `${ONCE_TITLES.join("  ")}\n`;
 }
 
 /** About ten pictures a second are as many as anybody can see. */

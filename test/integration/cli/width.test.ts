@@ -77,6 +77,10 @@ describe.each<Size>([
     expect(tooWide(screen.lines, size)).toEqual([]);
     expect(screen.lines.length).toBe(rows);
     expect((await top.ended).code).toBe(0);
+    const once = await linesOf(size, ["top", "--once", `${folder}/top`]);
+    expect(tooWide(once, size)).toEqual([]);
+    expect(once[0]).toMatch(/^NAME .* HELD$/);
+    expect(once[1]).toMatch(/^\S+ .* 1 +1 +\S+ m?s$/);
   });
 
   test("doctor fits, and begins with its verdict", async () => {

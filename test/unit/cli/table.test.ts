@@ -2,8 +2,7 @@
 import { describe, expect, test } from "vitest";
 import { helpOf, overview } from "../../../src/cli/arguments.js";
 import { allCommands } from "../../../src/cli/commands.js";
-import { width, wrap } from "../../../src/cli/io.js";
-import { GrowingTable } from "../../../src/cli/queues.js";
+import { GrowingTable, width, wrap } from "../../../src/cli/io.js";
 
 const COMMANDS = await allCommands();
 const tooWide = (text: string, room: number) => text.split("\n").filter((line) => width(line) > room);

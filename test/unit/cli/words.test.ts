@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { parse } from "../../../src/cli/arguments.js";
 import { command, formatDuration, parseDuration } from "../../../src/cli/command.js";
-import { table, width } from "../../../src/cli/io.js";
+import { GrowingTable, width } from "../../../src/cli/io.js";
 
 const run = command({
   ...{ name: "run", args: "NAME -- COMMAND", summary: "", help: [] },
@@ -63,13 +63,10 @@ describe("a duration", () => {
 describe("a table", () => {
   test("has its columns below each other, and no control characters", () => {
     expect(
-      table(
-        ["NAME", "N"],
-        [
-          ["a\u001b[31m", "1"],
-          ["日本", "2"],
-        ],
-      ),
+      new GrowingTable(["NAME", "N"]).add([
+        ["a\u001b[31m", "1"],
+        ["日本", "2"],
+      ]),
     ).toBe(`NAME${" ".repeat(9)}N\na\\u001b[31m  1\n日本${" ".repeat(9)}2\n`);
   });
 

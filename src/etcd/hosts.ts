@@ -89,10 +89,12 @@ export class Hosts {
     this.#byName = new Map(this.#all.map((host) => [host.name, host]));
   }
 
-  /** Other hosts from now on: what is known of those that stay is kept. The one in use stays until it fails. */
+  /** Other hosts from now on: what is known of those that stay is kept. The one in use stays while it works. */
   become(found: readonly string[]): void {
-    const inUse = this.hostInUse !== undefined && this.#byName.has(this.hostInUse) ? [this.hostInUse] : [];
-    const names = [...new Set([...found, ...inUse.filter((name) => !name.startsWith("srv:"))])];
+    const works = this.#all.filter(
+      ({ name, reached, silent }) => name === this.hostInUse && reached && !silent,
+    );
+    const names = [...new Set([...found, ...works.map(({ name }) => name)])];
     (this.names as string[]).splice(0, Infinity, ...names);
     this.#all = names.map((name) => this.#host(name));
     this.#byName = new Map(this.#all.map((host) => [host.name, host]));

@@ -1,4 +1,5 @@
 // Which hosts there are, where the user's list does not say it alone: SRV records of DNS, and etcd's own list of its members.
+import type { SrvRecord } from "node:dns";
 import { checkHosts, type CheckedConnect } from "../options/connect.js";
 import type { Clock, Timer } from "../util/clock.js";
 import { inOwnContext } from "../util/own-context.js";
@@ -12,15 +13,19 @@ const AGAIN_MS = 1000;
 /** etcd advises seven members: https://etcd.io/docs/v3.6/faq/. A longer list is not etcd's. */
 const MAX_HOSTS = 64;
 
-/** The names and ports of SRV records, those of the best priority first: RFC 2782. */
-export type ResolveSrv = (
-  name: string,
-) => Promise<readonly { readonly name: string; readonly port: number }[]>;
+export type ResolveSrv = (name: string) => Promise<readonly SrvRecord[]>;
 
-const resolveSrv: ResolveSrv = async (name) => {
-  const records = await process.getBuiltinModule("node:dns").promises.resolveSrv(name);
-  return records.toSorted((a, b) => a.priority - b.priority || b.weight - a.weight);
-};
+const resolveSrv: ResolveSrv = (name) => process.getBuiltinModule("node:dns").promises.resolveSrv(name);
+
+/** "Very small", for a weight of 0. */
+const LEAST = 0.001;
+
+/** The lowest priority first. Among equals by chance, the sooner the more weight they have, so that clients spread: RFC 2782. */
+function inTurn(records: readonly SrvRecord[], random: () => number): readonly SrvRecord[] {
+  const drawn = records.map((record) => ({ record, at: -Math.log(1 - random()) / (record.weight || LEAST) }));
+  drawn.sort((a, b) => a.record.priority - b.record.priority || a.at - b.at);
+  return drawn.map(({ record }) => record);
+}
 
 /**
  * Keeps the list of hosts up to date. Hosts that the user has given stay in it: what DNS or etcd says, which may be the view of
@@ -128,7 +133,7 @@ export class Membership {
   async #lookUp(): Promise<void> {
     const name = this.#srv!;
     this.#resolvedAt = this.clock.monotonic();
-    const records = await this.resolve(name);
+    const records = inTurn(await this.resolve(name), () => this.clock.random());
     const scheme = this.#secure ? "https" : "http";
     const found = this.#usable(records.map((record) => `${scheme}://${record.name}:${record.port}`));
     if (found.length === 0) throw new Error(`the SRV records of ${name} name no host`);

@@ -110,9 +110,10 @@ describe("etcd's list of its members", () => {
     }
   });
 
-  test("keeps what is known of hosts, and the one in use", () => {
+  test("keeps what is known of hosts, and the one in use while it works", () => {
     const membership = follow({ hosts: [A, "http://b:1"] });
     hosts.hostInUse = "http://b:1";
+    hosts.contacted("http://b:1");
     hosts.pingedTooOften(A);
 
     hosts.become([A, "http://c:1"]);
@@ -120,7 +121,38 @@ describe("etcd's list of its members", () => {
     expect(hosts.names).toEqual([A, "http://c:1", "http://b:1"]);
     expect(hosts.pingMsOf(A)).toBe(12_000);
     expect(hosts.pingMsOf("http://gone:1")).toBe(6000);
+
+    hosts.streamFailed("http://b:1", undefined);
+    hosts.become([A, "http://c:1"]);
+    expect(hosts.names).toEqual([A, "http://c:1"]);
     membership.close();
+  });
+});
+
+describe("the hosts of DNS", () => {
+  const record = (name: string, priority: number, weight: number) => ({ name, port: 1, priority, weight });
+
+  test("begin with the lowest priority, and among equals by chance and weight", async () => {
+    const first = new Map<string, number>();
+    const last = new Set<string>();
+    let state = 1;
+    for (let n = 0; n < 2000; n++) {
+      const options = checkConnect({ hosts: "srv:a" });
+      hosts = new Hosts(options.hosts, clock, 6000);
+      const records = [record("backup", 2, 9), record("a", 1, 30), record("b", 1, 10), record("never", 1, 0)];
+      const chance = Object.assign(new FakeClock(), {
+        random: () => (state = (state * 48_271) % 2_147_483_647) / 2_147_483_647,
+      });
+      const membership = new Membership(options, hosts, chance, () => Promise.resolve(records));
+      await membership.find({ timeoutMs: 1000 });
+      first.set(hosts.names[0]!, (first.get(hosts.names[0]!) ?? 0) + 1);
+      last.add(hosts.names.at(-1)!);
+    }
+    expect(last).toEqual(new Set(["http://backup:1"]));
+    const share = (first.get("http://a:1") ?? 0) / (first.get("http://b:1") ?? 1);
+    expect(share).toBeGreaterThan(2.4);
+    expect(share).toBeLessThan(3.7);
+    expect(first.get("http://never:1") ?? 0).toBeLessThan(10);
   });
 });
 

@@ -79,7 +79,7 @@ export class Membership {
         end(() => reject(failed(`no answer of DNS within ${Math.round(timeoutMs)} ms`)));
       const timer = this.clock.after(timeoutMs, late);
       signal?.addEventListener("abort", onAbort, { once: true });
-      this.#again().then(
+      inOwnContext(() => this.#again()).then(
         () => end(resolve),
         (error: unknown) => end(() => reject(failed((error as Error).message, error))),
       );

@@ -93,7 +93,7 @@ describe("followMembers", () => {
 
   test("adds the other members after the first answer, and a lock outlives the only host that was given", async () => {
     const [given] = etcd.members as [EtcdCluster["member"]];
-    await using cluster = connect({ hosts: given.endpoint, followMembers: true });
+    await using cluster = connect({ hosts: given.endpoint, transport: "http2", followMembers: true });
     const lock = await new Mutex(cluster, "d").lock();
     await expect.poll(() => [...cluster.hosts].sort()).toEqual(urls());
     onTestFinished(() => given.restart());

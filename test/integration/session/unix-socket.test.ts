@@ -32,7 +32,7 @@ test("a socket of the file system leads to etcd, for calls, renewals and watches
   const folder = await mkdtemp(path.join(os.tmpdir(), "leasehold-socket-"));
   onTestFinished(() => rm(folder, { recursive: true }));
   await using etcd = await etcdAt(path.join(folder, "etcd.sock"));
-  await using cluster = connect({ hosts: `unix:${folder}/etcd.sock` });
+  await using cluster = connect({ hosts: `unix:${folder}/etcd.sock`, transport: "http2" });
 
   const lock = await new Mutex(cluster, "a").lock();
   const waiting = new Mutex(await Session.open(cluster), "a").lock();
@@ -44,7 +44,7 @@ test("a socket of the file system leads to etcd, for calls, renewals and watches
 });
 
 test("a socket that is not there is named in the error", async () => {
-  await using cluster = connect({ hosts: "unix:///no/such.sock" });
+  await using cluster = connect({ hosts: "unix:///no/such.sock", transport: "http2" });
   await expect(new Mutex(cluster, "a").lock()).rejects.toThrow(
     /etcd did not answer .*unix:\/\/\/no\/such\.sock: connect ENOENT/,
   );

@@ -28,7 +28,10 @@ test(
     const records = etcd.members.map(({ clientPort: port }) => ({ name: "localhost", port }));
     server.records.set("_etcd-client-ssl._tcp.etcd.test", records);
     const credentials = { rootCertificate: authority.certificate };
-    await using cluster = connect({ hosts: "srv:etcd.test", credentials, followMembers: true });
+    await using cluster = connect({
+      hosts: "srv:etcd.test",
+      ...{ transport: "http2", credentials, followMembers: true },
+    });
     const locks = await Promise.all(
       Array.from({ length: LOCKS }, (_, n) => new Mutex(cluster, `kept/${n}`).lock()),
     );

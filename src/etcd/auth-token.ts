@@ -3,10 +3,10 @@ import { inOwnContext } from "../util/own-context.js";
 import {
   AuthDisabledError,
   type CallOptions,
-  gaveUp,
   type Member,
   MemberRefusedError,
   notEtcds,
+  shared,
   TokenExpiredError,
   UnansweredError,
 } from "./port.js";
@@ -52,35 +52,21 @@ export class AuthToken {
     if (this.#token !== undefined) return;
     // A request that stays unanswered at another member says nothing about this one.
     if (this.#request?.member !== member) this.#request = inOwnContext(() => this.#begin(member));
-    await this.#within(this.#request.answer, options);
+    const late = (): Error =>
+      new UnansweredError(`no token within ${Math.round(options.timeoutMs)} ms`, UNSENT);
+    await shared(this.#request.answer, options, { clock: this.clock, late });
   }
 
   #begin(member: Member): TokenRequest {
-    const answer = this.#authenticate(member).finally(() => {
-      if (this.#request === request) this.#request = undefined;
-    });
+    const answer = this.#authenticate(member)
+      .catch((error: unknown) => {
+        throw unsent(error);
+      })
+      .finally(() => {
+        if (this.#request === request) this.#request = undefined;
+      });
     const request = { member, answer };
     return request;
-  }
-
-  /** The caller's limits end its wait, not the request: other calls wait for the same answer. */
-  #within(answer: Promise<void>, { timeoutMs, signal }: CallOptions): Promise<void> {
-    return new Promise((resolve, reject) => {
-      const end = (settle: () => void): void => {
-        timer.cancel();
-        signal?.removeEventListener("abort", onAbort);
-        settle();
-      };
-      const onAbort = (): void => end(() => reject(gaveUp(false)));
-      const onTimeout = (): void =>
-        end(() => reject(new UnansweredError(`no token within ${Math.round(timeoutMs)} ms`, UNSENT)));
-      const timer = this.clock.after(timeoutMs, onTimeout);
-      signal?.addEventListener("abort", onAbort, { once: true });
-      answer.then(
-        () => end(resolve),
-        (error: unknown) => end(() => reject(unsent(error))),
-      );
-    });
   }
 
   async #authenticate(member: Member): Promise<void> {

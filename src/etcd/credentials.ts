@@ -4,13 +4,13 @@ import { withJson } from "../telemetry/publish.js";
 import { tellOutside } from "../util/own-context.js";
 
 /**
- * The certificates of each new connection of a cluster. They are read for each one, so that exchanged files are in use without a
- * new cluster; what could be read last stays in use if that fails, as between the writes of two files that belong together.
+ * The certificates of a cluster. They are read for each new connection, so that exchanged files are in use without a new cluster. If
+ * that fails, as between the writes of two files that belong together, those that were read last stay in use.
  */
 export class CurrentCredentials {
   readonly #read: () => CheckedCredentials;
   #last: CheckedCredentials;
-  /** Why they could not be read. Each reason is told once. */
+  /** Why they could not be read, as it was published last. */
   #problem: string | undefined;
 
   /** Throws what `read` does. */

@@ -4,7 +4,7 @@ import { checkHosts, type CheckedConnect } from "../options/connect.js";
 import type { Clock, Timer } from "../util/clock.js";
 import { inOwnContext } from "../util/own-context.js";
 import type { Hosts } from "./hosts.js";
-import { type CallOptions, gaveUp, type Member, type MembersAnswer, UnansweredError } from "./port.js";
+import { type CallOptions, type Member, type MembersAnswer, shared, UnansweredError } from "./port.js";
 
 /** How often etcd is asked for its members while a connection lasts. */
 const FOLLOW_MS = 10_000;
@@ -64,26 +64,15 @@ export class Membership {
   }
 
   /** Waits for hosts, within the limits of the call. @throws {UnansweredError} if DNS has none. */
-  async find({ timeoutMs, signal }: CallOptions): Promise<void> {
+  async find(options: CallOptions): Promise<void> {
     const host = this.options.hosts[0]!;
     const failed = (reason: string, cause?: unknown): Error =>
       new UnansweredError(reason, { kind: "unreachable", host, cause });
-    await new Promise<void>((resolve, reject) => {
-      const end = (settle: () => void): void => {
-        timer.cancel();
-        signal?.removeEventListener("abort", onAbort);
-        settle();
-      };
-      const onAbort = (): void => end(() => reject(gaveUp(false, host)));
-      const late = (): void =>
-        end(() => reject(failed(`no answer of DNS within ${Math.round(timeoutMs)} ms`)));
-      const timer = this.clock.after(timeoutMs, late);
-      signal?.addEventListener("abort", onAbort, { once: true });
-      inOwnContext(() => this.#again()).then(
-        () => end(resolve),
-        (error: unknown) => end(() => reject(failed((error as Error).message, error))),
-      );
+    const found = inOwnContext(() => this.#again()).catch((error: unknown) => {
+      throw failed((error as Error).message, error);
     });
+    const late = (): Error => failed(`no answer of DNS within ${Math.round(options.timeoutMs)} ms`);
+    await shared(found, options, { clock: this.clock, late });
   }
 
   /** `member` has answered. */

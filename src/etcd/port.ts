@@ -1,5 +1,6 @@
 import { EtcdRefusedError, type RefusalReason } from "../errors.js";
 import type { CheckedCredentials } from "../options/connect.js";
+import type { Clock } from "../util/clock.js";
 
 /** The port: what the rest of the library needs from one etcd member. Everything specific to a transport stays behind it. */
 
@@ -234,6 +235,31 @@ export class UnansweredError extends MemberError {
     this.kind = kind;
     this.name = kind === undefined ? "UnansweredError" : NAMES[kind];
   }
+}
+
+/**
+ * Waits for an answer that several calls wait for. The limits of this call end its own wait, not the request. `late` makes the error
+ * of its time limit.
+ */
+export function shared<T>(
+  answer: Promise<T>,
+  { timeoutMs, signal }: CallOptions,
+  { clock, late }: { readonly clock: Clock; readonly late: () => Error },
+): Promise<T> {
+  return new Promise((resolve, reject) => {
+    const end = (settle: () => void): void => {
+      timer.cancel();
+      signal?.removeEventListener("abort", onAbort);
+      settle();
+    };
+    const onAbort = (): void => end(() => reject(gaveUp(false)));
+    const timer = clock.after(timeoutMs, () => end(() => reject(late())));
+    signal?.addEventListener("abort", onAbort, { once: true });
+    answer.then(
+      (value) => end(() => resolve(value)),
+      (error: unknown) => end(() => reject(error)),
+    );
+  });
 }
 
 /** The caller gave up. `inDoubt`: after the request was sent. */

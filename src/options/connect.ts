@@ -281,7 +281,7 @@ export interface CheckedConnect extends CheckedTransport {
   readonly followMembers: boolean;
   /** The prefix of all keys; "" for none. */
   readonly prefix: string;
-  /** Called for each connection. Throws if a function of the user throws, or returns what is none. */
+  /** Called for each connection. Throws what the user's function throws, and an error that names what is wrong with its value. */
   readonly credentials: (() => CheckedCredentials) | undefined;
   readonly auth: { readonly username: string; readonly password: string } | undefined;
   /** The hosts of the user's own client of etcd3, by their names in `hosts`. */

@@ -155,8 +155,8 @@ export interface MemberMessage extends ClusterMessage {
 }
 
 /**
- * A message of the channel `leasehold.credentials`: the option `credentials`, a function, has thrown or returned what is none, and
- * those before stay in use. Published for each new reason, and without an error as soon as they can be read again.
+ * A message of the channel `leasehold.credentials`: the function given as `credentials` has failed, so what it returned last stays in
+ * use. It is published for each new reason, and without an error when the function works again.
  */
 export interface CredentialsMessage extends ClusterMessage {
   readonly error: Error | undefined;

@@ -6,7 +6,10 @@ export type { LockKind } from "../kinds.js";
 
 /** Where an event comes from. */
 export interface ClusterMessage {
-  /** The very array that is the `hosts` of the Cluster object, so that a subscriber can tell clusters apart. */
+  /**
+   * The very array that is the `hosts` of the Cluster object, so that a subscriber can tell clusters apart. What
+   * it contains changes if DNS or etcd names other members.
+   */
   readonly hosts: readonly string[];
 }
 

@@ -17,6 +17,9 @@ export type ResolveSrv = (name: string) => Promise<readonly SrvRecord[]>;
 
 const resolveSrv: ResolveSrv = (name) => process.getBuiltinModule("node:dns").promises.resolveSrv(name);
 
+/** There is no such name, or it has no such record: https://nodejs.org/api/dns.html#error-codes */
+const ABSENT: ReadonlySet<string> = new Set(["ENOTFOUND", "ENODATA"]);
+
 /** "Very small", for a weight of 0. */
 const LEAST = 0.001;
 
@@ -66,12 +69,17 @@ export class Membership {
   /** Waits for hosts, within the limits of the call. @throws {UnansweredError} if DNS has none. */
   async find(options: CallOptions): Promise<void> {
     const host = this.options.hosts[0]!;
-    const failed = (reason: string, cause?: unknown): Error =>
-      new UnansweredError(reason, { kind: "unreachable", host, cause });
-    const found = inOwnContext(() => this.#again()).catch((error: unknown) => {
-      throw failed((error as Error).message, error);
+    const found = inOwnContext(() => this.#again()).catch((error: NodeJS.ErrnoException) => {
+      // A name server that is silent or broken says nothing about the name.
+      const isAbsent = error.code === undefined || ABSENT.has(error.code);
+      const kind = isAbsent ? ({ kind: "unreachable" } as const) : {};
+      throw new UnansweredError(error.message, { host, inDoubt: false, cause: error, ...kind });
     });
-    const late = (): Error => failed(`no answer of DNS within ${Math.round(options.timeoutMs)} ms`);
+    const late = (): Error =>
+      new UnansweredError(`no answer of DNS within ${Math.round(options.timeoutMs)} ms`, {
+        host,
+        inDoubt: false,
+      });
     await shared(found, options, { clock: this.clock, late });
   }
 

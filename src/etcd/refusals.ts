@@ -46,10 +46,10 @@ export function readable(details: string): string {
 }
 
 /**
- * How Node.js reports that no process listens on a port, and that the name service knows no such name. grpc-js reports every
- * failure of the name service in the same way.
+ * How Node.js reports that no process listens on a port, that the name service knows no such name, and that a path has no socket.
+ * grpc-js reports every failure of the name service in the same way.
  */
-const UNREACHABLE = /\b(?:ECONNREFUSED|ENOTFOUND)\b|^Name resolution failed for target /;
+const UNREACHABLE = /\b(?:ECONNREFUSED|ENOTFOUND)\b|^connect ENOENT \/|^Name resolution failed for target /;
 
 /** Whether `reason` says so of each address that was tried: `messageOf` lists them with semicolons. */
 export const isUnreachable = (reason: string): boolean =>

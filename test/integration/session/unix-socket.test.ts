@@ -39,7 +39,9 @@ test("a socket of the file system leads to etcd, for calls, renewals and watches
   await expect.poll(() => placesOf(etcd.member, "a")).toHaveLength(2);
   await lock.release();
 
-  expect((await waiting).fence).toBeGreaterThan(lock.fence);
+  const next = await waiting;
+  expect(next.fence).toBeGreaterThan(lock.fence);
+  await next.release();
   expect(cluster.health().members).toMatchObject([{ host: `unix://${folder}/etcd.sock`, ok: true }]);
 });
 

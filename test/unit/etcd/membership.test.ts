@@ -157,6 +157,21 @@ describe("the hosts of DNS", () => {
 });
 
 describe("a call that waits for DNS", () => {
+  test.each([
+    ["ENOTFOUND", "unreachable"],
+    ["ENODATA", "unreachable"],
+    ["ESERVFAIL", undefined],
+    ["ETIMEOUT", undefined],
+  ])("takes %s for a failure of the kind %s", async (code, kind) => {
+    const options = checkConnect({ hosts: "srv:a" });
+    const failing = () => Promise.reject(Object.assign(new Error(`querySrv ${code}`), { code }));
+    const membership = new Membership(options, new Hosts(options.hosts, clock, 6000), clock, failing);
+
+    const found = membership.find({ timeoutMs: 500 });
+
+    await expect(found).rejects.toMatchObject({ kind, inDoubt: false, message: `querySrv ${code}` });
+  });
+
   test("ends with its limit, and with its signal", async () => {
     const options = checkConnect({ hosts: "srv:a" });
     const membership = new Membership(
@@ -173,7 +188,7 @@ describe("a call that waits for DNS", () => {
     clock.advance(500);
 
     await expect(late).rejects.toMatchObject({
-      kind: "unreachable",
+      kind: undefined,
       message: "no answer of DNS within 500 ms",
     });
     await expect(stopped).rejects.toMatchObject({ kind: "cancelled" });

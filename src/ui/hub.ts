@@ -164,10 +164,11 @@ class Detail {
   #messageOf(found: Found | string): DetailMessage {
     const { name } = this;
     const now = this.reading.clock.date().getTime();
-    const history = this.reading.rows.history(name);
+    const { rows } = this.reading;
+    const [history, perMinute] = [rows.history(name), rows.perMinute(name)];
     const { state, value } = typeof found === "string" ? { state: EMPTY, value: undefined } : found;
     return {
-      ...{ now, name, history, kind: state.kind, total: state.total, value: value ?? null },
+      ...{ now, name, history, perMinute, kind: state.kind, total: state.total, value: value ?? null },
       holders: state.holders.map(personOf),
       waiters: state.waiters.map(personOf),
       problem: typeof found === "string" ? found : null,

@@ -1,6 +1,6 @@
 import type { Clock, Timer } from "../util/clock.js";
 import type { EventStream } from "./event-stream.js";
-import type { HoldEnd, Past, Row } from "./protocol.js";
+import type { HoldEnd, Past, PerMinute, Row } from "./protocol.js";
 import type { Ending, QueueView } from "./source.js";
 
 /** The holds of one queue that are kept: the page draws as many. */
@@ -8,11 +8,43 @@ const MAX_HOLDS = 60;
 
 type Hold = { -readonly [K in keyof Past]: Past[K] };
 
+const MINUTE_MS = 60_000;
+const MINUTES = 60;
+
+/** Hand-overs by the minute, of the last hour. */
+class HandOvers {
+  readonly #counts = new Map<number, number>();
+  /** All that the board has counted. */
+  #total = 0;
+
+  get total(): number {
+    return this.#total;
+  }
+
+  /** @param nowMs time of day */
+  count(total: number, nowMs: number): void {
+    // The board has forgotten the name in between, or is another one, and counts from 0 again.
+    const more = total < this.#total ? total : total - this.#total;
+    this.#total = total;
+    if (more === 0) return;
+    const minute = Math.floor(nowMs / MINUTE_MS);
+    this.#counts.set(minute, (this.#counts.get(minute) ?? 0) + more);
+    const [oldest] = this.#counts.keys();
+    if (this.#counts.size > MINUTES && oldest !== undefined) this.#counts.delete(oldest);
+  }
+
+  perMinute(nowMs: number): PerMinute {
+    const first = Math.floor(nowMs / MINUTE_MS) - MINUTES + 1;
+    return Array.from({ length: MINUTES }, (_, n) => this.#counts.get(first + n) ?? 0);
+  }
+}
+
 /** The holds of one queue that the server has seen. Its size is bounded. */
 class History {
   readonly #holds: Hold[] = [];
   /** Endings that have arrived before the change that shows them. */
   readonly #announced = new Map<string, Ending["end"]>();
+  readonly handOvers = new HandOvers();
   losses = 0;
 
   /** @param wasThere the first holders held before the server looked. */
@@ -88,8 +120,10 @@ export class Rows {
   /** Until the first state has come: nobody saw these holds begin. */
   #isFirst = true;
   #problem: string | null = "connecting to etcd";
+  /** Of all names. */
+  readonly #handOvers = new HandOvers();
 
-  /** @param changed gets the name of each queue that has changed; undefined: only `problem` has. */
+  /** @param changed gets the name of each queue that has changed; undefined: only `problem` or `handOvers` has. */
   constructor(
     private readonly clock: Clock,
     private readonly onChange: (name: string | undefined) => void,
@@ -97,6 +131,11 @@ export class Rows {
 
   get problemText(): string | null {
     return this.#problem;
+  }
+
+  /** All that the board has counted. */
+  get handOvers(): number {
+    return this.#handOvers.total;
   }
 
   has(name: string): boolean {
@@ -114,7 +153,17 @@ export class Rows {
     return this.#kept.get(name)?.history.holds ?? [];
   }
 
-  changed(views: readonly QueueView[]): void {
+  /** Of one name, or of all. */
+  perMinute(name?: string): PerMinute {
+    const handOvers = name === undefined ? this.#handOvers : this.#kept.get(name)?.history.handOvers;
+    return handOvers?.perMinute(this.clock.date().getTime()) ?? [];
+  }
+
+  /** @param handOvers all that the board has counted, of all names */
+  changed(views: readonly QueueView[], handOvers: number): void {
+    // Of a queue that came and went between two looks, there is nothing else.
+    if (handOvers !== this.#handOvers.total) this.onChange(undefined);
+    this.#handOvers.count(handOvers, this.clock.date().getTime());
     for (const view of views) this.#put(view);
     this.#isFirst = false;
     this.#forget();
@@ -138,12 +187,14 @@ export class Rows {
   }
 
   #put(view: QueueView): void {
-    const { name, holders, waiters } = view;
+    const { name, holders, waiters, grants } = view;
     const before = this.#kept.get(name);
     const free = holders.length === 0 && waiters === 0;
     if (free && before === undefined) return;
     const history = before?.history ?? new History(this.#isFirst);
-    history.update(holders, this.clock.date().getTime());
+    const nowMs = this.clock.date().getTime();
+    history.update(holders, nowMs);
+    if (grants !== undefined) history.handOvers.count(grants, nowMs);
     // An empty queue shows no kind.
     const kind = free ? (before?.row.kind ?? view.kind) : view.kind;
     this.#free.delete(name);
@@ -250,6 +301,7 @@ interface Reader {
   goal: number;
   /** `undefined`: it has got nothing. */
   problem: string | null | undefined;
+  handOvers: number;
   next: Timer | undefined;
 }
 
@@ -279,7 +331,7 @@ export class Overview {
   ) {}
 
   add(stream: EventStream, release: boolean): void {
-    const never = { begin: 0, got: 0, goal: 0, problem: undefined, next: undefined };
+    const never = { begin: 0, got: 0, goal: 0, problem: undefined, handOvers: 0, next: undefined };
     const reader: Reader = { stream, release, ...never };
     this.#readers.add(reader);
     stream.onClose(() => {
@@ -310,8 +362,9 @@ export class Overview {
     }
   }
 
-  #isBehind({ got, problem }: Reader): boolean {
-    return got < this.#log.version || problem !== this.rows.problemText;
+  #isBehind({ got, problem, handOvers }: Reader): boolean {
+    const { problemText, handOvers: latest } = this.rows;
+    return got < this.#log.version || problem !== problemText || handOvers !== latest;
   }
 
   /** The reader has taken what it was sent. */
@@ -339,8 +392,9 @@ export class Overview {
     const isFirst = reader.problem === undefined;
     const { rows, gone, got } = this.#pageFor(reader);
     const problem = this.rows.problemText;
-    Object.assign(reader, { got, problem });
-    const head = { now: clock.date().getTime(), problem, more: got < goal };
+    Object.assign(reader, { got, problem, handOvers: this.rows.handOvers });
+    const perMinute = this.rows.perMinute();
+    const head = { now: clock.date().getTime(), problem, more: got < goal, perMinute };
     if (isFirst) stream.send("full", withRows({ ...head, prefix, hosts: cluster.hosts, release }, rows));
     else stream.send("change", withRows({ ...head, gone }, rows));
     if (stream.ready) this.#goOn(reader);

@@ -14,6 +14,9 @@ export interface Row {
   readonly losses: number;
 }
 
+/** Hand-overs in each of the last minutes, up to that of `now`: at most an hour, and none from before the server looked. */
+export type PerMinute = readonly number[];
+
 /** The event `full`: the first of a stream, and of one that was too far behind. The page forgets what it had before. */
 export interface FullMessage {
   readonly now: number;
@@ -26,6 +29,7 @@ export interface FullMessage {
   readonly release: boolean;
   /** Why the rows may be old; null: they are not. */
   readonly problem: string | null;
+  readonly perMinute: PerMinute;
   readonly rows: readonly Row[];
 }
 
@@ -35,6 +39,7 @@ export interface ChangeMessage {
   /** The rest follows at once. */
   readonly more: boolean;
   readonly problem: string | null;
+  readonly perMinute: PerMinute;
   readonly rows: readonly Row[];
   readonly gone: readonly string[];
 }
@@ -80,6 +85,7 @@ export interface DetailMessage {
   readonly value: string | null;
   /** The oldest first. */
   readonly history: readonly Past[];
+  readonly perMinute: PerMinute;
   readonly problem: string | null;
 }
 

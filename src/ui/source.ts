@@ -20,6 +20,8 @@ export interface QueueView {
   /** Their keys as `shortKey` cuts them. */
   readonly holders: readonly Pick<Contender, "key" | "owner" | "since" | "revision" | "value">[];
   readonly waiters: number;
+  /** All that the board has counted under this name. Undefined: nobody is in the queue now. */
+  readonly grants: number | undefined;
 }
 
 /** How a hold has ended. */
@@ -117,7 +119,10 @@ export class BoardSource {
     this.rows.problem(undefined);
     const missed = [...this.#known].filter((name) => board.queue(name) === undefined);
     this.#known = new Set();
-    this.rows.changed([...names, ...missed].map((name) => viewOf(board, name)));
+    this.rows.changed(
+      [...names, ...missed].map((name) => viewOf(board, name)),
+      board.handOvers,
+    );
     for (const name of names) for (const event of board.history(name)) this.#report(name, event);
     this.#reportedRevision = revision;
   }
@@ -145,9 +150,9 @@ export class BoardSource {
 
 function viewOf(board: Board, name: string): QueueView {
   const queue = board.queue(name);
-  if (queue === undefined) return { name, kind: "unknown", holders: [], waiters: 0 };
+  if (queue === undefined) return { name, kind: "unknown", holders: [], waiters: 0, grants: undefined };
   const holders = queue.holders.map(({ createRevision: revision, key, owner, since, value }) => ({
     ...{ revision, key: shortKey(key), owner, since, value },
   }));
-  return { name, kind: queue.kind, holders, waiters: queue.waiterCount };
+  return { name, kind: queue.kind, holders, waiters: queue.waiterCount, grants: queue.grants };
 }

@@ -64,6 +64,14 @@ const rowsOf = async (tab: Page): Promise<string[][]> =>
 const namesOf = async (tab: Page): Promise<(string | undefined)[]> =>
   (await rowsOf(tab)).map(([name]) => name);
 
+/** Through the menu of the first line. */
+async function chooseRelease(tab: Page): Promise<void> {
+  await tab.waitForSelector("#detail .menu summary", { visible: true });
+  await tab.click("#detail .menu summary");
+  await tab.waitForSelector("#detail .menu button", { visible: true });
+  await tab.click("#detail .menu button");
+}
+
 describe("the page", () => {
   test("shows who holds and who waits as it changes, without a complaint of the browser", async () => {
     const lock = await new Mutex(cluster, "seen/a").lock();
@@ -141,19 +149,16 @@ describe("the page", () => {
     const may = await visit(`${(await serve({ prefix: "force/", release: true })).url}#queue=force%2Fa`);
     const mayNot = await visit(`${(await serve({ prefix: "force/" })).url}#queue=force%2Fa`);
     await mayNot.waitForSelector("#detail .person");
-    expect(await mayNot.evaluate('document.querySelector("#detail .person button").checkVisibility()')).toBe(
-      false,
-    );
+    expect(await mayNot.evaluate('document.querySelector("#detail .menu").checkVisibility()')).toBe(false);
 
     await may.bringToFront();
-    await may.waitForSelector("#detail .person button", { visible: true });
-    await may.click("#detail .person button");
+    await chooseRelease(may);
     await may.waitForSelector("#confirm[open]");
     expect(await may.evaluate("document.activeElement.id")).toBe("cancel");
     await may.keyboard.press("Enter");
     await may.waitForSelector("#confirm[open]", { hidden: true });
     expect((await inspect(cluster, "force/a")).holders).toHaveLength(1);
-    await may.click("#detail .person button");
+    await chooseRelease(may);
     await may.click("#force");
     await expect.poll(async () => (await inspect(cluster, "force/a")).holders).toEqual([]);
     await may.waitForSelector("#confirm[open]", { hidden: true });
@@ -180,12 +185,12 @@ describe("the page", () => {
   test("names its etcd in the header, the title and the question before a release", async () => {
     const lock = await new Mutex(cluster, "which/a").lock();
     const tab = await visit(`${(await serve({ prefix: "which/", release: true })).url}#queue=which%2Fa`);
-    await tab.waitForSelector("#detail .person button");
+    await tab.waitForSelector("#detail .menu");
     const [host = ""] = etcd.endpoints;
 
     expect(await textOf(tab, "#etcd")).toBe(host);
-    expect(await tab.title()).toBe(`1 lock held · ${host.replace("http://", "")}`);
-    await tab.click("#detail .person button");
+    expect(await tab.title()).toBe(`1 holding · ${host.replace("http://", "")}`);
+    await chooseRelease(tab);
     expect(await textOf(tab, "#confirm-text")).toContain(`holds which/a in the etcd at ${host}.`);
     await lock.release();
   });
@@ -245,6 +250,100 @@ describe("the page", () => {
     await expect.poll(() => textOf(semaphore, "#detail .key")).toContain(permit.key);
     expect(await textOf(semaphore, "#detail .facts")).toMatch(/^for \d+ s$/);
     await Promise.all([lock.release(), permit.release()]);
+  });
+
+  test("closes a menu by Escape, by Tab and by a click elsewhere, and the queue stays", async () => {
+    const lock = await new Mutex(cluster, "menu/a").lock();
+    const tab = await visit(`${(await serve({ prefix: "menu/", release: true })).url}#queue=menu%2Fa`);
+    const isOpen = () => tab.evaluate("document.querySelector('#detail .menu').open");
+    await tab.waitForSelector("#detail .menu summary", { visible: true });
+    for (const close of [
+      () => tab.keyboard.press("Escape"),
+      () => tab.click("#detail-title"),
+      async () => {
+        await tab.keyboard.press("Tab");
+        await tab.keyboard.press("Tab");
+      },
+    ]) {
+      await tab.focus("#detail .menu summary");
+      await tab.keyboard.press("Enter");
+      expect(await isOpen()).toBe(true);
+      await close();
+      await expect.poll(isOpen).toBe(false);
+    }
+
+    expect(await tab.evaluate("document.querySelector('#detail').hidden")).toBe(false);
+    await lock.release();
+  });
+
+  test("has the waiters of one owner in one line, at the place of the first, which opens", async () => {
+    const lock = await new Mutex(cluster, "crowd/a").lock();
+    await using other = await Session.open(cluster, { owner: "web-2" });
+    await using third = await Session.open(cluster, { owner: "web-3" });
+    const stop = new AbortController();
+    const waits: Promise<unknown>[] = [];
+    for (const session of [other, third, other, other]) {
+      waits.push(new Mutex(session, "crowd/a").lock({ signal: stop.signal }).catch(() => undefined));
+      await expect.poll(async () => (await inspect(cluster, "crowd/a")).total.waiters).toBe(waits.length);
+    }
+    const tab = await visit(`${(await serve({ prefix: "crowd/" })).url}#queue=crowd%2Fa`);
+    const lines = "[...document.querySelectorAll('#detail h3 ~ ol:last-of-type > li')]";
+    await expect
+      .poll(() => tab.evaluate(`${lines}.map((line) => line.querySelector(".place").textContent)`))
+      .toEqual(["1.", "2."]);
+
+    expect(await textOf(tab, "#detail .crowd summary")).toMatch(/^1\.web-23 waiters · \d+ s$/);
+    expect(await tab.evaluate("document.querySelector('.crowd .waiter').checkVisibility()")).toBe(false);
+    await tab.click("#detail .crowd summary");
+    expect(
+      await tab.evaluate(`[...document.querySelectorAll(".crowd .place")].map((it) => it.textContent)`),
+    ).toEqual(["1.", "1.", "3.", "4."]);
+    expect(await textOf(tab, "#detail .crowd .waiter .key")).toContain(" · lease ");
+    stop.abort();
+    await Promise.all([...waits, lock.release()]);
+  });
+
+  test("counts holders and waiters as leasehold top does, and the hand-overs of the last hour", async () => {
+    const semaphore = new Semaphore(cluster, "sum/a", 2);
+    const permits = [await semaphore.acquire(), await semaphore.acquire()];
+    const tab = await visit((await serve({ prefix: "sum/" })).url);
+    await expect.poll(() => textOf(tab, "#holding")).toBe("2");
+    expect(await textOf(tab, "#overview .trend-line")).toBe("0 hand-overs in the last hour");
+    const mutex = new Mutex(cluster, "sum/b");
+    for (let n = 0; n < 5; n++) await mutex.withLock(() => n);
+
+    const top = startCli(["top", "sum/", "--json"], { endpoints: etcd.endpoints.join(",") });
+    await top.says(/"event":"locks".*\n/);
+    top.child.kill("SIGINT");
+    await top.ended;
+    const line = top
+      .stdout()
+      .split("\n")
+      .find((each) => each.includes('"event":"locks"'));
+    const { locks } = JSON.parse(line ?? "") as { locks: { total: { holders: number } }[] };
+    expect(locks.reduce((sum, { total }) => sum + total.holders, 0)).toBe(2);
+    await expect.poll(() => textOf(tab, "#overview .trend-line")).toBe("5 hand-overs in the last hour");
+    await Promise.all(permits.map((permit) => permit.release()));
+  });
+
+  test("shows cards in a narrow window, which screen readers still read as a table", async () => {
+    const lock = await new Mutex(cluster, "card/a").lock();
+    const tab = await visit((await serve({ prefix: "card/" })).url, NARROW);
+    await tab.waitForSelector("#rows tr");
+    const boxOf = async (selector: string) =>
+      (await tab.evaluate(
+        `(({ x, y, width }) => ({ x, y, width }))(document.querySelector("#rows ${selector}").getBoundingClientRect())`,
+      )) as { x: number; y: number; width: number };
+    const [card, name, holder, age] = await Promise.all(["tr", "th", ".holder", ".number"].map(boxOf));
+
+    expect(holder?.y).toBeGreaterThan(name?.y ?? NaN);
+    expect(age?.y).toBeGreaterThan(holder?.y ?? NaN);
+    expect(holder?.width).toBeGreaterThan(0.85 * (card?.width ?? NaN));
+    const tree = await tab.accessibility.snapshot({ interestingOnly: false });
+    const roles = JSON.stringify(tree);
+    for (const role of ["table", "row", "columnheader", "rowheader", "cell"])
+      expect(roles).toContain(`"role":"${role}"`);
+    await lock.release();
   });
 
   test("shows hostile names and owners as text", async () => {

@@ -41,7 +41,7 @@ test(
     server = await PageServer.start({ hosts: etcd.endpoints, prefix: "scale/" });
     const tab = await browser.newPage();
     await tab.goto(`${server.url}#queue=scale%2F0007`);
-    await tab.waitForFunction(`document.querySelector("#held").textContent === "1,000"`);
+    await tab.waitForFunction(`document.querySelector("#holding").textContent === "1,000"`);
     await tab.waitForFunction(`document.querySelector("#waiting").textContent === "5,000"`);
 
     const before = await server.used();

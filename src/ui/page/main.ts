@@ -4,8 +4,9 @@
 // connection the page connects again, and the first event has the whole state.
 import type { ChangeMessage, FullMessage } from "../protocol.js";
 import { Connection } from "./connection.js";
-import { Detail, listenForRelease } from "./detail.js";
+import { Detail } from "./detail.js";
 import { announce, byId, duration, setAttribute, setText, shown } from "./dom.js";
+import { listenForRelease } from "./people.js";
 import { Store } from "./store.js";
 import { hrefOf, Table } from "./table.js";
 

@@ -1,4 +1,4 @@
-import type { ChangeMessage, FullMessage, Row } from "../protocol.js";
+import type { ChangeMessage, FullMessage, PerMinute, Row } from "../protocol.js";
 
 /** The latest rows, and the time of the server. */
 export class Store {
@@ -9,6 +9,7 @@ export class Store {
   /** The time of the last state without a problem, by the clock of the server. */
   goodAt = Date.now();
   hosts: readonly string[] = [];
+  handOvers: { readonly perMinute: PerMinute; readonly now: number } = { perMinute: [], now: 0 };
   /** Whether the first state has come. */
   isFilled = false;
   #aheadMs = 0;
@@ -31,11 +32,12 @@ export class Store {
     return Date.now() + this.#aheadMs;
   }
 
-  #take({ now, rows, problem, more }: Omit<ChangeMessage, "gone">): void {
+  #take({ now, rows, problem, more, perMinute }: Omit<ChangeMessage, "gone">): void {
     this.isFilled ||= !more;
     this.#aheadMs = now - Date.now();
     if (problem === null || this.problem === null) this.goodAt = now;
     this.problem = problem;
+    this.handOvers = { perMinute, now };
     for (const row of rows) this.rows.set(row.name, row);
   }
 }

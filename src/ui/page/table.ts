@@ -1,6 +1,7 @@
 import type { Row } from "../protocol.js";
 import { byId, count, duration, kindOf, make, number, setAttribute, setText, shown } from "./dom.js";
 import type { Store } from "./store.js";
+import { Trend } from "./trend.js";
 
 /** Rows in the document. */
 const PAGE = 50;
@@ -22,23 +23,25 @@ const ORDERS: Readonly<Record<string, (a: Row, b: Row) => number>> = {
 
 /** The elements of one row. */
 class Line {
-  readonly row = make("tr");
+  // A card of a narrow window is no table for the browser: the roles say it.
+  readonly row = make("tr", { role: "row" });
   readonly #link = make("a");
   readonly #tag = make("span", { class: "tag" });
-  readonly #kind = make("td", { class: "kind" });
+  readonly #kind = make("td", { class: "kind", role: "cell" });
   readonly #holder = make("bdi");
   readonly #more = make("span", { class: "more" });
-  readonly #age = make("td", { class: "number" });
+  readonly #age = make("td", { class: "number", role: "cell", "data-title": "held for" });
   readonly #waiters = make("span");
   readonly #load = make("span", { class: "load", "aria-hidden": "true" });
 
   constructor(name: string) {
     this.#link.href = hrefOf(name);
     this.#link.append(make("bdi", {}, shown(name)));
-    const waiting = make("td", { class: "number" }, this.#waiters, this.#load);
-    const holder = make("td", {}, this.#holder, this.#more);
+    const last = { class: "number", role: "cell", "data-title": "waiting" };
+    const waiting = make("td", last, this.#waiters, this.#load);
+    const holder = make("td", { class: "holder", role: "cell" }, this.#holder, this.#more);
     this.row.append(
-      make("th", { scope: "row" }, this.#link, " ", this.#tag),
+      make("th", { scope: "row", role: "rowheader" }, this.#link, " ", this.#tag),
       this.#kind,
       holder,
       this.#age,
@@ -71,6 +74,7 @@ export const hrefOf = (name: string): string => `#queue=${encodeURIComponent(nam
 export class Table {
   readonly #body = byId("rows");
   readonly #lines = new Map<string, Line>();
+  readonly #trend = new Trend();
   #page = 0;
   current: string | undefined;
 
@@ -79,6 +83,7 @@ export class Table {
       this.#page = 0;
       this.render();
     };
+    byId("overview").insertBefore(this.#trend.element, byId("filter"));
     byId("filter").addEventListener("submit", (event) => event.preventDefault());
     byId("filter").addEventListener("input", again);
     byId("previous").addEventListener("click", () => this.#turn(-1));
@@ -95,9 +100,10 @@ export class Table {
     this.#showFigures();
   }
 
-  /** The ages alone. */
+  /** The ages, and the passing of minutes. */
   tick(): void {
     const now = this.store.now();
+    this.#trend.show(this.store.handOvers, now);
     for (const [name, line] of this.#lines) {
       const row = this.store.rows.get(name);
       if (row) line.tick(row, now);
@@ -154,9 +160,9 @@ export class Table {
   }
 
   #showFigures(): void {
-    const sums = { held: 0, waiting: 0, free: 0, lost: 0 };
+    const sums = { holding: 0, waiting: 0, free: 0, lost: 0 };
     for (const { holders, waiters, losses } of this.store.rows.values()) {
-      sums.held += holders > 0 ? 1 : 0;
+      sums.holding += holders;
       sums.free += holders > 0 ? 0 : 1;
       sums.waiting += waiters;
       sums.lost += losses;
@@ -164,7 +170,8 @@ export class Table {
     for (const [id, sum] of Object.entries(sums)) setText(byId(id), number(sum));
     setAttribute(byId("lost").parentElement ?? byId("lost"), "data-any", sums.lost > 0 ? "yes" : "no");
     const etcd = this.store.hosts[0]?.replace(/^https?:\/\//, "") ?? "leasehold";
-    document.title = `${count(sums.held, "lock")} held · ${shown(etcd)}`;
+    document.title = `${number(sums.holding)} holding · ${shown(etcd)}`;
+    this.#trend.show(this.store.handOvers, this.store.now());
   }
 
   #turn(by: number): void {

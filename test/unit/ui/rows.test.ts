@@ -84,7 +84,7 @@ function scene() {
 }
 
 const view = (name: string, revision?: bigint, waiters = 0): QueueView => ({
-  ...{ name, kind: "mutex", waiters },
+  ...{ name, kind: "mutex", waiters, grants: undefined },
   holders:
     revision === undefined
       ? []
@@ -103,10 +103,10 @@ const rowOf = (rows: Rows, name: string): Row | undefined => {
 describe("a row", () => {
   test("of a holder that was there first counts from when it joined, of a later one from its grant", () => {
     const { time, rows } = scene();
-    rows.changed([view("a", 1n)]);
+    rows.changed([view("a", 1n)], 0);
     const first = rowOf(rows, "a");
     time.pass(5000);
-    rows.changed([view("a", 2n), view("b", 3n)]);
+    rows.changed([view("a", 2n), view("b", 3n)], 0);
 
     expect(first?.since).toBe(START - 60_000);
     expect([rowOf(rows, "a")?.since, rowOf(rows, "b")?.since]).toEqual([START + 5000, START + 5000]);
@@ -118,13 +118,13 @@ describe("a row", () => {
 
   test("stays for five minutes when it is free, with its kind and its history", () => {
     const { time, rows } = scene();
-    rows.changed([view("a", 1n)]);
-    rows.changed([view("a")]);
+    rows.changed([view("a", 1n)], 0);
+    rows.changed([view("a")], 0);
     time.pass(299_000);
-    rows.changed([view("b", 2n)]);
+    rows.changed([view("b", 2n)], 0);
     const before = rowOf(rows, "a");
     time.pass(2000);
-    rows.changed([view("b", 3n)]);
+    rows.changed([view("b", 3n)], 0);
 
     expect(before).toMatchObject({ kind: "mutex", holder: null, since: null, holders: 0 });
     expect([rowOf(rows, "a"), rows.history("a")]).toEqual([undefined, []]);
@@ -132,10 +132,10 @@ describe("a row", () => {
 
   test("is not made for a name that was never seen with an entry, and free ones are limited", () => {
     const { rows } = scene();
-    rows.changed([view("never")]);
+    rows.changed([view("never")], 0);
     for (let n = 0; n < 1500; n++) {
-      rows.changed([view(`q${n}`, 1n)]);
-      rows.changed([view(`q${n}`)]);
+      rows.changed([view(`q${n}`, 1n)], 0);
+      rows.changed([view(`q${n}`)], 0);
     }
 
     expect(rowOf(rows, "never")).toBeUndefined();
@@ -147,21 +147,39 @@ describe("a row", () => {
   test.each(["before", "after"])("counts a lease that ended, told %s the change of the holder", (when) => {
     const { rows } = scene();
     const ended = (): void => rows.ended({ name: "a", revision: 1n, end: "lease ended" });
-    rows.changed([view("a", 1n)]);
+    rows.changed([view("a", 1n)], 0);
     if (when === "before") ended();
-    rows.changed([view("a", 2n)]);
+    rows.changed([view("a", 2n)], 0);
     if (when === "after") ended();
     ended();
-    rows.changed([view("a", 3n)]);
+    rows.changed([view("a", 3n)], 0);
     rows.ended({ name: "a", revision: 2n, end: "released" });
 
     expect(rows.history("a").map(({ end }) => end)).toEqual(["lease ended", "released", null]);
     expect(rowOf(rows, "a")?.losses).toBe(1);
   });
 
+  test("counts its hand-overs by the minute for an hour, also when the board begins again", () => {
+    const { time, rows } = scene();
+    const look = (grants: number | undefined, all: number): void =>
+      rows.changed([{ ...view("a", 1n), grants }], all);
+    look(3, 4);
+    look(undefined, 4);
+    time.pass(120_000);
+    look(5, 9);
+    look(2, 1);
+
+    expect(rows.perMinute("a").slice(-3)).toEqual([3, 0, 4]);
+    expect(rows.perMinute().slice(-3)).toEqual([4, 0, 6]);
+    time.pass(59 * 60_000);
+    expect(rows.perMinute("a")).toEqual([4, ...Array.from({ length: 59 }, () => 0)]);
+    time.pass(60_000);
+    expect(rows.perMinute("a")).not.toContain(4);
+  });
+
   test("has the latest 60 holds", () => {
     const { rows } = scene();
-    for (let n = 1n; n <= 100n; n++) rows.changed([view("a", n)]);
+    for (let n = 1n; n <= 100n; n++) rows.changed([view("a", n)], 0);
 
     expect(rows.history("a")).toHaveLength(60);
     expect(rows.history("a").at(-1)?.holder).toBe("p100");
@@ -171,10 +189,10 @@ describe("a row", () => {
 describe("a stream", () => {
   test("gets all rows, then only those that change, several changes at once", () => {
     const { time, rows, open } = scene();
-    rows.changed([view("a", 1n), view("b", 2n)]);
+    rows.changed([view("a", 1n), view("b", 2n)], 0);
     const stream = open();
-    rows.changed([view("a", 3n)]);
-    rows.changed([view("a", 4n, 2)]);
+    rows.changed([view("a", 3n)], 0);
+    rows.changed([view("a", 4n, 2)], 0);
     time.pass(1000);
 
     expect(
@@ -189,7 +207,7 @@ describe("a stream", () => {
     const { time, rows, open } = scene();
     const stream = open(false);
     for (let n = 1n; n <= 500n; n++) {
-      rows.changed([view(`q${n % 7n}`, n)]);
+      rows.changed([view(`q${n % 7n}`, n)], 0);
       time.pass(100);
     }
     expect(stream.sent).toHaveLength(1);
@@ -205,14 +223,14 @@ describe("a stream", () => {
   test("hears of a problem and of its end, and of rows that are gone", () => {
     const { time, rows, open } = scene();
     rows.problem(undefined);
-    rows.changed([view("a", 1n)]);
-    rows.changed([view("a")]);
+    rows.changed([view("a", 1n)], 0);
+    rows.changed([view("a")], 0);
     const stream = open();
     rows.problem("etcd does not answer");
     time.pass(200);
     rows.problem(undefined);
     time.pass(301_000);
-    rows.changed([view("b", 2n)]);
+    rows.changed([view("b", 2n)], 0);
     time.pass(200);
 
     expect(stream.sent.map(({ data: { problem, gone = [] } }) => [problem, gone])).toEqual([
@@ -225,7 +243,10 @@ describe("a stream", () => {
 
   test("gets thousands of rows in pages, each when the reader has taken the one before", () => {
     const { time, rows, open } = scene();
-    rows.changed(Array.from({ length: 2000 }, (_, n) => view(`q${n}-${"x".repeat(500)}`, 1n)));
+    rows.changed(
+      Array.from({ length: 2000 }, (_, n) => view(`q${n}-${"x".repeat(500)}`, 1n)),
+      0,
+    );
     const stream = open(false);
     for (let n = 0; stream.sent.at(-1)?.data.more; n++) {
       time.pass(1000);
@@ -255,12 +276,21 @@ describe("a stream", () => {
         stream.take();
       };
       const pass = (names: readonly string[], revision: bigint): void => {
-        rows.changed(names.map((name) => view(name, revision)));
-        rows.changed(names.map((name) => view(name)));
+        rows.changed(
+          names.map((name) => view(name, revision)),
+          0,
+        );
+        rows.changed(
+          names.map((name) => view(name)),
+          0,
+        );
       };
       for (let round = 1; round <= 100; round++) {
         const names = Array.from({ length: 40 }, () => `q${random(500)}-${"x".repeat(random(10) * 300)}`);
-        rows.changed(names.map((name) => view(name, BigInt(round))));
+        rows.changed(
+          names.map((name) => view(name, BigInt(round))),
+          0,
+        );
         if (round % 3 > 0) pass(names.slice(20), BigInt(round));
         // More names come and go than are remembered.
         const many = Array.from({ length: 12_000 }, (_, n) => `short-lived/${n}`);
@@ -286,7 +316,7 @@ describe("a stream", () => {
     const { time, rows, open } = scene();
     const stream = open();
     stream.end();
-    rows.changed([view("a", 1n)]);
+    rows.changed([view("a", 1n)], 0);
     time.pass(1000);
 
     expect(stream.sent).toHaveLength(1);

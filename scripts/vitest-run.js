@@ -9,13 +9,13 @@ const ROOT = fileURLToPath(new URL("../", import.meta.url));
 
 /**
  * @param {string} filter
- * @param {{ env: NodeJS.ProcessEnv, within?: readonly string[] }} how `within`: the command that starts vitest, and
- * that execs it
+ * @param {{ env: NodeJS.ProcessEnv, within?: readonly string[], args?: readonly string[] }} how `within`: the command that
+ *   starts vitest, and that execs it; `args` for vitest
  * @returns {Promise<number>} its exit code
  */
-export async function runVitest(filter, { env, within = [] }) {
+export async function runVitest(filter, { env, within = [], args = [] }) {
   const vitest = path.join(ROOT, "node_modules/vitest/vitest.mjs");
-  const [command = process.execPath, ...rest] = [...within, process.execPath, vitest, "run", filter];
+  const [command = process.execPath, ...rest] = [...within, process.execPath, vitest, "run", filter, ...args];
   const child = spawn(command, rest, { cwd: ROOT, stdio: "inherit", env: { ...process.env, ...env } });
   const [code] = await once(child, "exit");
   return /** @type {number | null} */ (code) ?? 1;

@@ -1,4 +1,4 @@
-// The library behind the reverse proxies that speak HTTP/2 on both sides: nginx and HAProxy.
+// The library behind reverse proxies that speak HTTP/2 on both sides.
 import { afterAll, beforeAll, describe, type ExpectStatic, test } from "vitest";
 import { systemClock } from "../../src/util/clock.js";
 import { GrpcMember } from "../../src/etcd/http2/member.js";
@@ -8,8 +8,14 @@ import { placesOf } from "../support/clients/server-view.js";
 import { type EtcdCluster, startEtcd } from "../support/etcd/etcd.js";
 import { makeAuthority } from "../support/fixtures/certificates.js";
 import { startTcpProxy } from "../support/proxies/tcp-proxy.js";
+import { startApache } from "../support/servers/apache.js";
+import { startCaddy } from "../support/servers/caddy.js";
+import { startEnvoy } from "../support/servers/envoy.js";
+import { startH2o } from "../support/servers/h2o.js";
 import { startHaproxy } from "../support/servers/haproxy.js";
+import { startNghttpx } from "../support/servers/nghttpx.js";
 import { startNginx } from "../support/servers/nginx.js";
+import { startStunnel } from "../support/servers/stunnel.js";
 import type { ProxySetting, ReverseProxy } from "../support/servers/reverse-proxy.js";
 
 const TTL_SECONDS = 2;
@@ -38,11 +44,18 @@ function memberBehind(proxy: Pick<ReverseProxy, "endpoint">) {
 const waiting = (expect: ExpectStatic, name: string, places: number) =>
   expect.poll(() => placesOf(etcd.member, name)).toHaveLength(places);
 
+const proxies = [
+  { name: "nginx", start: startNginx, drained: /worker process \d+ exited with code 0/ },
+  { name: "HAProxy", start: startHaproxy, drained: /Former worker \(\d+\) exited/ },
+  { name: "Envoy", start: startEnvoy },
+  { name: "nghttpx", start: startNghttpx },
+  { name: "Apache", start: startApache },
+  { name: "Caddy", start: startCaddy },
+];
+const found = proxies.filter(({ name }) => process.env["LEASEHOLD_PROXIES"]?.includes(name));
+
 // They mostly wait, each for a proxy of its own.
-describe.concurrent.for([
-  { proxy: "nginx", start: startNginx, drained: /worker process \d+ exited with code 0/ },
-  { proxy: "HAProxy", start: startHaproxy, drained: /Former worker \(\d+\) exited/ },
-])("behind $proxy", { timeout: 60_000 }, ({ proxy: name, start, drained }) => {
+describe.for(found)("behind $name", { concurrent: true, timeout: 60_000 }, ({ name, start, drained }) => {
   describe.for([
     { over: "TCP", tls: false },
     { over: "TLS", tls: true },
@@ -69,48 +82,6 @@ describe.concurrent.for([
       await lock.release();
       expect((await next).fence).toBeGreaterThan(lock.fence);
       await (await next).release();
-    });
-
-    test("a reload ends neither locks nor waits, also when it cuts the streams", async ({ expect }) => {
-      await using proxy = await behind({ drainS: 1 });
-      await using a = connect(options(proxy));
-      await using b = connect(options(proxy));
-      const mutexes = [a, b, a, b].map((it) => new Mutex(it, key("reload")));
-      const lock = await mutexes[0]!.lock();
-      const fences: bigint[] = [lock.fence];
-      const turns = mutexes.map((mutex) => mutex.withLock(({ fence }) => void fences.push(fence)));
-      await waiting(expect, key("reload"), 5);
-
-      await proxy.reload();
-      const during = Array.from({ length: 20 }, (_, n) => new Mutex(a, key(`during-${n}`)).withLock(() => n));
-      await expect(Promise.all(during)).resolves.toHaveLength(20);
-      await expect.poll(() => proxy.log).toMatch(drained);
-      expect(lock.held).toBe(true);
-      await lock.release();
-      await Promise.all(turns);
-
-      expect(fences).toHaveLength(5);
-      expect(fences).toEqual([...fences].sort((x, y) => (x < y ? -1 : 1)));
-    });
-
-    test("calls during a reload do not fail", async ({ expect }) => {
-      await using proxy = await behind();
-      using member = memberBehind(proxy);
-      const calls = Array.from({ length: 8 }, () => 0);
-      let over = false;
-      const loop = async (n: number) => {
-        for (; !over; calls[n]!++) await member.range({ key: "a" }, CALL);
-      };
-      const loops = Promise.all(calls.map((_, n) => loop(n)));
-
-      for (let reloads = 0; reloads < 3; reloads++) {
-        const before = [...calls];
-        await proxy.reload();
-        await expect.poll(() => calls.every((count, n) => count > before[n]! + 1)).toBe(true);
-      }
-      over = true;
-
-      await loops;
     });
 
     test("idle time-outs shorter than the pause between two renewals lose nothing", async ({ expect }) => {
@@ -160,6 +131,50 @@ describe.concurrent.for([
       await Promise.all(locks.map((lock) => lock.release()));
       await expect(Promise.all(turns)).resolves.toEqual(names);
     });
+
+    if (drained === undefined) return;
+
+    test("a reload ends neither locks nor waits, also when it cuts the streams", async ({ expect }) => {
+      await using proxy = await behind({ drainS: 1 });
+      await using a = connect(options(proxy));
+      await using b = connect(options(proxy));
+      const mutexes = [a, b, a, b].map((it) => new Mutex(it, key("reload")));
+      const lock = await mutexes[0]!.lock();
+      const fences: bigint[] = [lock.fence];
+      const turns = mutexes.map((mutex) => mutex.withLock(({ fence }) => void fences.push(fence)));
+      await waiting(expect, key("reload"), 5);
+
+      await proxy.reload();
+      const during = Array.from({ length: 20 }, (_, n) => new Mutex(a, key(`during-${n}`)).withLock(() => n));
+      await expect(Promise.all(during)).resolves.toHaveLength(20);
+      await expect.poll(() => proxy.log).toMatch(drained);
+      expect(lock.held).toBe(true);
+      await lock.release();
+      await Promise.all(turns);
+
+      expect(fences).toHaveLength(5);
+      expect(fences).toEqual([...fences].sort((x, y) => (x < y ? -1 : 1)));
+    });
+
+    test("calls during a reload do not fail", async ({ expect }) => {
+      await using proxy = await behind();
+      using member = memberBehind(proxy);
+      const calls = Array.from({ length: 8 }, () => 0);
+      let over = false;
+      const loop = async (n: number) => {
+        for (; !over; calls[n]!++) await member.range({ key: "a" }, CALL);
+      };
+      const loops = Promise.all(calls.map((_, n) => loop(n)));
+
+      for (let reloads = 0; reloads < 3; reloads++) {
+        const before = [...calls];
+        await proxy.reload();
+        await expect.poll(() => calls.every((count, n) => count > before[n]! + 1)).toBe(true);
+      }
+      over = true;
+
+      await loops;
+    });
   });
 });
 
@@ -188,5 +203,22 @@ describe.concurrent("behind nginx, which ends each connection after 20 requests,
     expect(lock.held).toBe(true);
     await lock.release();
     await expect(Promise.all(turns)).resolves.toHaveLength(50);
+  });
+});
+
+describe.concurrent("a proxy that cannot serve is named by an error:", () => {
+  test("stunnel as a server agrees on no protocol", async ({ expect }) => {
+    await using proxy = await startStunnel({ target: etcd.member.clientPort, pair });
+    await using cluster = connect(options(proxy));
+    const lock = new Mutex(cluster, "stunnel").lock();
+    await expect(lock).rejects.toMatchObject({ code: "ETCD_REFUSED" });
+    await expect(lock).rejects.toThrow(/chose no ALPN protocol/);
+  });
+
+  test("h2o 2.2 keeps a stream for itself until it ends", async ({ expect }) => {
+    await using proxy = await startH2o({ target: etcd.member.clientPort });
+    await using cluster = connect(options(proxy));
+    const lock = new Mutex(cluster, "h2o").lock({ timeoutMs: 3000 });
+    await expect(lock).rejects.toMatchObject({ code: "ETCD_UNAVAILABLE" });
   });
 });

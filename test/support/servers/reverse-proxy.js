@@ -26,8 +26,9 @@ const ATTEMPTS = 5;
  * @property {import("./debian-program.js").Program} found
  * @property {(file: string) => string[]} args with the path of the configuration
  * @property {(where: { port: number, folder: string }) => string} configuration
+ * @property {string} [extension] of the configuration's file name
  * @property {RegExp} ready what it prints when it listens
- * @property {readonly [NodeJS.Signals, RegExp]} reload the signal, and what it prints when it has reloaded
+ * @property {readonly [NodeJS.Signals, RegExp]} [reload] the signal, and what it prints when it has reloaded
  */
 
 /** @param {ProxyPlan} plan @param {ProxySetting} setting @returns {Promise<ReverseProxy>} it listens */
@@ -88,7 +89,9 @@ export class ReverseProxy {
 
   /** Reads its configuration again; resolves when the new one is in use. */
   async reload() {
-    await this.#process.signal(...this.#plan.reload);
+    const { name, reload } = this.#plan;
+    if (!reload) throw new Error(`tests do not reload ${name}`);
+    await this.#process.signal(...reload);
   }
 
   async stop() {
@@ -101,7 +104,7 @@ export class ReverseProxy {
   }
 
   get #file() {
-    return path.join(this.#place.folder, "proxy.conf");
+    return path.join(this.#place.folder, `proxy.${this.#plan.extension ?? "conf"}`);
   }
 }
 

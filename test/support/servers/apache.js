@@ -1,0 +1,52 @@
+// Apache in front of etcd.
+import path from "node:path";
+import { findProgram } from "./debian-program.js";
+import { startReverseProxy } from "./reverse-proxy.js";
+
+const MODULES = ["mpm_event", "authz_core", "proxy", "proxy_http2", "http2", "ssl", "socache_shmcb"];
+
+/** @param {NodeJS.ProcessEnv} [env] */
+export function findApache(env = process.env) {
+  const libraries = ["libapr-1.so.0", "libaprutil-1.so.0"];
+  const plan = {
+    ...{ name: "apache2", cache: "apache", versionArg: "-v", version: /Apache\/(\S+)/ },
+    packages: ["apache2-bin", "libapr1", "libaprutil1"],
+    files: [
+      "usr/sbin/apache2",
+      ...libraries.map((file) => `usr/lib/*/${file}`),
+      ...MODULES.map((name) => `usr/lib/apache2/modules/mod_${name}.so`),
+    ],
+  };
+  return findProgram(plan, env);
+}
+
+/** @param {import("./reverse-proxy.js").ProxySetting} setting */
+export async function startApache(setting) {
+  const found = await findApache();
+  const plan = {
+    name: "apache",
+    found,
+    args: (/** @type {string} */ file) => ["-f", file, "-X"],
+    configuration: (/** @type {{ port: number, folder: string }} */ place) =>
+      configuration(setting, { ...place, modules: path.dirname(found.program) }),
+    ready: /resuming normal operations|configured/,
+  };
+  return startReverseProxy(plan, setting);
+}
+
+/** @param {import("./reverse-proxy.js").ProxySetting} setting @param {{ port: number, folder: string, modules: string }} place */
+const configuration = ({ target, pair, streams = 100, idleS = 60 }, { port, folder, modules }) => `
+ServerName localhost
+ServerRoot ${folder}
+DefaultRuntimeDir ${folder}
+PidFile ${folder}/pid
+ErrorLog "|$cat >&2"
+${MODULES.map((name) => `LoadModule ${name}_module ${modules}/mod_${name}.so`).join("\n")}
+Listen 127.0.0.1:${port}
+Protocols ${pair ? "h2" : "h2c"}
+${pair ? `SSLEngine on\nSSLCertificateFile ${folder}/pair.pem\nSSLCertificateKeyFile ${folder}/pair.pem` : ""}
+H2MaxSessionStreams ${streams}
+Timeout ${idleS}
+KeepAliveTimeout ${idleS}
+ProxyPass / h2c://127.0.0.1:${target}/
+`;

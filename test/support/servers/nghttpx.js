@@ -1,0 +1,41 @@
+// nghttpx in front of etcd.
+import { findProgram } from "./debian-program.js";
+import { startReverseProxy } from "./reverse-proxy.js";
+
+/** @param {NodeJS.ProcessEnv} [env] */
+export function findNghttpx(env = process.env) {
+  const libraries = ["libev.so.4", "libcares.so.2", "libjemalloc.so.2"];
+  const plan = {
+    ...{ name: "nghttpx", cache: "nghttpx", versionArg: "--version", version: /nghttp2\/(\S+)/ },
+    packages: ["nghttp2-proxy", "libev4", "libc-ares2", "libjemalloc2"],
+    files: ["usr/sbin/nghttpx", ...libraries.map((file) => `usr/lib/*/${file}`)],
+  };
+  return findProgram(plan, env);
+}
+
+/** @param {import("./reverse-proxy.js").ProxySetting} setting */
+export async function startNghttpx(setting) {
+  const plan = {
+    name: "nghttpx",
+    found: await findNghttpx(),
+    args: (/** @type {string} */ file) => [`--conf=${file}`],
+    configuration: (/** @type {{ port: number, folder: string }} */ place) => configuration(setting, place),
+    ready: /Listening on/,
+  };
+  return startReverseProxy(plan, setting);
+}
+
+/** @param {import("./reverse-proxy.js").ProxySetting} setting @param {{ port: number, folder: string }} place */
+function configuration({ target, pair, streams = 100, idleS = 60 }, { port, folder }) {
+  return `
+frontend=127.0.0.1,${port}${pair ? "" : ";no-tls"}
+backend=127.0.0.1,${target};;proto=h2
+${pair ? `private-key-file=${folder}/pair.pem\ncertificate-file=${folder}/pair.pem` : ""}
+workers=1
+frontend-http2-max-concurrent-streams=${streams}
+frontend-http2-read-timeout=${idleS}s
+stream-read-timeout=${idleS}s
+stream-write-timeout=${idleS}s
+backend-read-timeout=${idleS}s
+`;
+}

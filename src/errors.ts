@@ -98,7 +98,7 @@ export const failuresText = (members: ReadonlyMap<string, Error>): string =>
 export const causeOf = (members: ReadonlyMap<string, Error>): AggregateError =>
   new AggregateError([...members.values()], "every member that was tried failed");
 
-/** No member answered in time: the outcome is unknown until cleanup has confirmed it. */
+/** No member answered in time. Whether etcd executed the request is unknown; what it may have left is removed in the background. */
 export class EtcdUnavailableError extends LeaseholdError {
   readonly code = "ETCD_UNAVAILABLE";
   declare readonly cause: AggregateError;

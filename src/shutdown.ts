@@ -28,10 +28,13 @@ function checkSignals(value: unknown): readonly NodeJS.Signals[] {
  * `drainMs` (default 5000) has passed; the leases are revoked, and the next waiters proceed. A second signal ends the process at
  * once, as without this function. The exit code stays yours.
  *
- * Resolves when `work` has ended and the cluster is closed: with the value of `work`, or with undefined if the shutdown ended it. These
- * rejections of `work` are no failures then: the reason of `signal`, an error with it as `cause`, such as that of timers, and
- * SessionClosedError.
- * @throws what else `work` throws, after the cluster is closed: LockLostError, for one, of work that was not done after `drainMs`.
+ * Give what you run under a lock both signals, `lock.signalWith(signal)`: work that follows `lock.signal` alone goes on until `drainMs`
+ * has passed, and then loses the lock.
+ *
+ * Resolves when `work` has ended and the cluster is closed: with the value of `work`, or with undefined if the shutdown ended it. `work`
+ * may then reject with the reason of `signal`, with an error whose `cause` is that reason (as timers do), or with SessionClosedError.
+ * @throws what else `work` throws, after the cluster is closed. Work that was not done after `drainMs` throws LockLostError, or an
+ * error with that as its `cause`.
  * @throws {TypeError | RangeError} on invalid options.
  */
 export async function untilShutdown<T>(

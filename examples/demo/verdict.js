@@ -53,7 +53,7 @@ function oneHolder({ entries }) {
   if (holds === 0) broken.push("nobody ever held the lock");
   return verdictOf(
     "one holder at a time",
-    `${holds} holds, ${overlaps.length} overlapping claims (time inside SIGSTOP cut out)`,
+    `${holds} holds, ${overlaps.length} overlaps (a frozen holder counts until it froze)`,
     broken,
   );
 }

@@ -37,12 +37,13 @@ export function connectionOf(flags: ConnectionFlags, env: Io["env"]): ConnectOpt
   }, discovery);
 }
 
-/** The flags that every command has. */
-export const COMMON_FLAGS = {
-  ...CONNECTION_FLAGS,
+const GENERAL_FLAGS = {
   json: { text: "JSON on standard output, one object on a line" },
   help: { short: "h", text: "show this help" },
 } as const satisfies Flags;
+
+/** The flags that every command has. */
+export const COMMON_FLAGS = { ...CONNECTION_FLAGS, ...GENERAL_FLAGS } as const satisfies Flags;
 
 type Options = NonNullable<ParseArgsConfig["options"]>;
 
@@ -109,8 +110,14 @@ function checkWords(
   if (takesCommand ? rest.length === 0 : rest.length > 0) throw usageError(usage);
 }
 
+/** Columns of a text that goes to no terminal. */
+const WIDTH = 100;
+
+const ERROR_CODES =
+  "Errors of every command: 64 wrong arguments, 69 etcd does not answer, 70 a defect, 74 the output cannot be written, 77 etcd refused.";
+
 /** `leasehold --help`. */
-export const overview = (commands: readonly AnyCommand[], room = Infinity): string =>
+export const overview = (commands: readonly AnyCommand[], room = WIDTH): string =>
   [
     ...wrap("leasehold: distributed locks and leader election on etcd, from the command line", room),
     "",
@@ -126,17 +133,16 @@ export const overview = (commands: readonly AnyCommand[], room = Infinity): stri
   ].join("\n");
 
 /** `leasehold COMMAND --help`. `room`: the columns of a terminal, whose lines are broken there. */
-export const helpOf = ({ name, args, help, flags }: AnyCommand, room = Infinity): string =>
+export const helpOf = ({ name, args, help, flags, needsNoEtcd }: AnyCommand, room = WIDTH): string =>
   [
     ...wrap(`usage: leasehold ${name} [FLAGS] ${args}`.trimEnd(), room, "  "),
     "",
-    ...help.flatMap((paragraph) => [
-      ...(room === Infinity ? [paragraph] : wrap(paragraph.replaceAll("\n", " "), room)),
-      "",
-    ]),
+    ...help.flatMap((paragraph) => [...wrap(paragraph, room), ""]),
     ...(Object.keys(flags).length > 0 ? ["flags:", ...flagLines(flags, room), ""] : []),
     "flags of every command:",
-    ...flagLines(COMMON_FLAGS, room),
+    ...flagLines(needsNoEtcd ? GENERAL_FLAGS : COMMON_FLAGS, room),
+    "",
+    ...wrap(ERROR_CODES, room),
     "",
   ].join("\n");
 

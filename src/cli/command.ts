@@ -78,6 +78,8 @@ interface Command<F extends Flags = Flags> {
   readonly positionals: readonly [min: number, max: number];
   /** Whether a command to run follows `--`. */
   readonly takesCommand?: boolean;
+  /** Whether it connects to no etcd that the user has: its help has no flags for that. */
+  readonly needsNoEtcd?: boolean;
   /** Whether it ends, as programs do by SIGPIPE, when the reader of its output has gone. */
   readonly endsWithOutput?: boolean;
   /** One line, for the list of commands. */

@@ -261,13 +261,14 @@ export const completion = (commands: () => Promise<readonly AnyCommand[]>): AnyC
     name: "completion",
     args: Object.keys(SCRIPTS).join("|"),
     positionals: [1, 1],
+    needsNoEtcd: true,
     endsWithOutput: true,
     summary: "print the completion script of a shell",
     help: [
       "Prints the script that completes commands and flags in your shell:",
-      "bash: source <(leasehold completion bash) in ~/.bashrc\n" +
-        "zsh: source <(leasehold completion zsh) in ~/.zshrc, after compinit\n" +
-        "fish: leasehold completion fish | source, in config.fish",
+      "bash: source <(leasehold completion bash) in ~/.bashrc",
+      "zsh: source <(leasehold completion zsh) in ~/.zshrc, after compinit",
+      "fish: leasehold completion fish | source, in config.fish",
     ],
     flags: {},
     async run({ positionals: [shell = ""], io, json: wantsJson }) {

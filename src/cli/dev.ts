@@ -11,8 +11,9 @@ export const dev = command({
   args: "",
   positionals: [0, 0],
   summary: "run an etcd for development that keeps nothing",
+  needsNoEtcd: true,
   help: [
-    "Runs an etcd in this process, on 127.0.0.1, for leasehold, etcdctl and other clients of etcd. Its keys and users end with it, and it has no TLS. It needs no etcd on the machine.",
+    "Runs an imitation of etcd in this process, on 127.0.0.1, for leasehold, etcdctl and other clients of etcd. It keeps keys and users in memory, and has no TLS. It needs no etcd on the machine.",
     "It runs until it gets SIGINT, SIGTERM or SIGHUP. With NODE_ENV=production it does not start.",
   ],
   flags: {
@@ -21,7 +22,7 @@ export const dev = command({
       text: "port of the first member, which the others follow; 0: free ones; default 2379",
     },
     members: { value: "N", text: "1 or 3; default 1" },
-    version: { value: "3.N", text: "release whose answers it gives, 3.4 to 3.7; default 3.6" },
+    version: { value: "3.N", text: "release of etcd to behave like, 3.4 to 3.7; default 3.6" },
     "even-in-production": { text: "start also with NODE_ENV=production" },
   },
   async run({ flags, io, signal, json: wantsJson }) {

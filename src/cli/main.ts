@@ -55,7 +55,7 @@ async function main(words: readonly string[], io: Io): Promise<number> {
 
 async function help(name: string | undefined, of: string | undefined, io: Io): Promise<number> {
   const stream = name === undefined ? io.stderr : io.stdout;
-  const room = roomOf(stream);
+  const room = stream.isTTY ? columnsOf(stream) : undefined;
   const text =
     name === "help" && of !== undefined
       ? helpOf(await commandOf(of), room)
@@ -76,7 +76,7 @@ async function dispatch(
 ): Promise<number> {
   const parsed = parse(command, words);
   if (parsed.flags["help"] !== undefined) {
-    io.stdout.write(helpOf(command, roomOf(io.stdout)));
+    io.stdout.write(helpOf(command, io.stdout.isTTY ? columnsOf(io.stdout) : undefined));
     return EXIT.ok;
   }
   const connection = connectionOf(parsed.flags, io.env);

@@ -67,7 +67,7 @@ export const ls = command({
   endsWithOutput: true,
   summary: "list locks and elections",
   help: [
-    "Lists the locks and elections whose names start with PREFIX, or all of them: kind, owner of the holder, how long ago the\n" +
+    "Lists the locks and elections whose names start with PREFIX, or all of them: kind, owner of the holder, how long ago the " +
       "holder joined the queue, number of waiters. It writes them page by page.",
     "Exit code 0 also if there are none.",
   ],
@@ -112,10 +112,11 @@ export const show = command({
   endsWithOutput: true,
   summary: "show the holders and waiters of a lock, or the leader and candidates",
   help: [
-    "Shows the holders and the waiters of a lock or an election in the order of the queue, of all clients: leasehold, Go, etcdctl,\n" +
+    "Shows the holders and the waiters of a lock or an election in the order of the queue, of all clients: leasehold, Go, etcdctl, " +
       "jetcd.",
-    "JOINED is how long ago an entry joined the queue, by its own clock; FENCE is the create revision of its key, which is the\n" +
-      "fence of an exclusive holder; LEASE is the ID that etcdctl lease takes.",
+    "JOINED is how long ago an entry joined the queue, and SINCE when, both by the clock of its client; - stands for a client that writes no " +
+      "time. FENCE is the create revision of the key: the fence of an exclusive holder, and of a waiter once it holds. LEASE is the ID " +
+      "that etcdctl lease takes.",
     "Exit code 1: no client holds or waits.",
   ],
   flags: {
@@ -243,9 +244,9 @@ export const release = command({
   positionals: [1, 1],
   summary: "end a stuck hold, or remove a waiter, by force",
   help: [
-    "Removes the holder of a lock, or the entry of one key as leasehold show prints it, after a confirmation. The removal compares\n" +
+    "Removes the holder of a lock, or the entry of one key as leasehold show prints it, after a confirmation. The removal compares " +
       "the create revision: it never hits a later holder.",
-    "A holder of leasehold is notified that it has lost the lock; until it has stopped, only\n" +
+    "A holder of leasehold is notified that it has lost the lock; until it has stopped, only " +
       "its fence protects the next holder. A waiter of leasehold joins the queue again at its end.",
     "Exit code 1: there was no entry to remove, or the answer was no.",
   ],

@@ -246,7 +246,7 @@ export class Election {
 
   /**
    * Waits for its turn, then leads until it resigns or the session ends. `value`, at most 65536 bytes, is what other
-   * clients read about this candidate. With an adopted session, it takes over that session's queue entry with the same key and fence.
+   * clients read about this candidate. With a session of `Session.adopt`, it takes over the entry that the session has in the queue, with its key and fence.
    *
    * On abort and throws: as `Mutex.lock`, with another reason for a DeadlockError.
    * @throws {DeadlockError} if this object is already waiting or leading; to publish another value, call `proclaim`.

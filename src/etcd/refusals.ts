@@ -28,7 +28,7 @@ const HINTS: readonly (readonly [RegExp, string])[] = [
   ],
   [
     /unable to verify|self.signed|issuer certificate/,
-    "the member's certificate was not signed by credentials.rootCertificate",
+    "no authority that is trusted here has signed the member's certificate: give its own as credentials.rootCertificate (--cacert)",
   ],
   [/before secure TLS connection|wrong version number/, "does it speak TLS at all (http://)?"],
   [/altnames/, "if it is the right host, give the name in its certificate as credentials.serverName"],

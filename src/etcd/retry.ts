@@ -108,7 +108,7 @@ const MAX_STALE = 8;
  * started. The time covers the restart of an etcd with one member.
  */
 const UNREACHABLE_MS = 3000;
-const NEVER_REACHED = `; no host was reached within ${UNREACHABLE_MS / 1000} s: a timeoutMs of your own waits longer`;
+const NEVER_REACHED = `; no host was reached within ${UNREACHABLE_MS / 1000} s (a call with timeoutMs tries for as long as that)`;
 /** One address may stand for several members: a rejection by one of them is not a rejection by all. */
 const MIN_REFUSALS = 3;
 

@@ -108,9 +108,9 @@ function normalHost(host: string, { option, secure }: HostsContext): string {
   const [, name, port = CLIENT_PORT] = /^([\w.-]+|\[[\da-fA-F:.]+\])(?::(\d{1,5}))?$/.exec(address) ?? [];
   if (name === undefined || (name.startsWith("[") && !isIPv6(name.slice(1, -1))))
     throw rangeError(option, isIPv6(address) ? 'an IPv6 address in brackets: "[::1]:2379"' : RULE, host);
-  if (!/^\/*$/.test(path)) throw rangeError(option, "without a path or a query", host);
+  if (!/^\/*$/.test(path)) throw rangeError(option, "addresses without a path or a query", host);
   if (Number(port) < 1 || Number(port) > 65_535)
-    throw rangeError(option, "with a port from 1 to 65535", host);
+    throw rangeError(option, "addresses with a port from 1 to 65535", host);
   return `${scheme}://${name}:${Number(port)}`.toLowerCase();
 }
 
@@ -453,16 +453,21 @@ function checkPair(credentials: CheckedCredentials): CheckedCredentials {
   const bytes = (pem: Uint8Array | undefined): Buffer | undefined => pem && Buffer.from(pem);
   const { X509Certificate } = process.getBuiltinModule("node:crypto");
   const { createSecureContext } = process.getBuiltinModule("node:tls");
-  try {
-    // OpenSSL skips what it cannot parse in a list of authorities, and then trusts no certificate.
-    new X509Certificate(rootCertificate);
-    createSecureContext({ ca: bytes(rootCertificate), key: bytes(privateKey), cert: bytes(certChain) });
-  } catch (error) {
-    throw new RangeError(
-      `Expected credentials to be PEM text, the key being that of the certificate: ${(error as Error).message}`,
-      { cause: error },
-    );
-  }
+  const check = (what: string, parse: () => unknown): void => {
+    try {
+      parse();
+    } catch (error) {
+      throw new RangeError(`Expected ${what}: ${(error as Error).message}`, { cause: error });
+    }
+  };
+  // OpenSSL skips what it cannot parse in a list of authorities, and then trusts no certificate.
+  check(
+    "credentials.rootCertificate to be PEM text",
+    () => new X509Certificate(rootCertificate) && createSecureContext({ ca: bytes(rootCertificate) }),
+  );
+  check("credentials.certChain and credentials.privateKey to be a certificate and its key, in PEM text", () =>
+    createSecureContext({ key: bytes(privateKey), cert: bytes(certChain) }),
+  );
   return credentials;
 }
 

@@ -209,7 +209,11 @@ export const METRICS = {
     unit: "s",
     description: "Time until the deadline of the session that has the smallest part of its TTL left.",
   },
-  sessionTtl: { name: "leasehold.session.ttl", unit: "s", description: "TTL of that session." },
+  sessionTtl: {
+    name: "leasehold.session.ttl",
+    unit: "s",
+    description: "TTL of the session of leasehold.session.remaining.",
+  },
   renewalDuration: {
     name: "leasehold.session.renewal.duration",
     unit: "s",
@@ -224,7 +228,7 @@ export const METRICS = {
   failovers: {
     name: "leasehold.failovers",
     unit: "{failover}",
-    description: "How often a member of etcd was left.",
+    description: "How often the cluster went from one member of etcd to another one.",
   },
 } satisfies Readonly<Record<string, Metric>>;
 

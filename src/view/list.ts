@@ -198,7 +198,7 @@ export async function list(cluster: Cluster, prefix: string, options?: ListOptio
   const { cursor } = checkOptions("list", options, ["cursor", "limit", "signal", "timeoutMs"]);
   const path = pathOf(servicesOf(cluster), prefix);
   const from = positionOf(path, cursor);
-  const what = `list the locks under "${prefix}"`;
+  const what = prefix === "" ? "list all locks" : `list the locks under "${prefix}"`;
   return ask(cluster, { what, wait }, (asking) => pageOf(asking, { prefix: path, limit, from }));
 }
 

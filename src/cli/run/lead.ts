@@ -12,11 +12,11 @@ export const lead = command({
   takesCommand: true,
   summary: "run a command while leading an election",
   help: [
-    "Campaigns, and runs the command while this process leads. When the leadership is lost, the command is ended before\n" +
+    "Campaigns, and runs the command while this process leads. When the leadership is lost, the command is ended before " +
       "another candidate can lead, and this process campaigns again: each term starts the command anew.",
-    "When the command ends by itself, or by a signal that was passed on to it, leasehold resigns and exits with its code. It\n" +
+    "When the command ends by itself, or by a signal that was passed on to it, leasehold resigns and exits with its code. It " +
       "does not start the command again.",
-    "The command has LEASEHOLD_NAME, LEASEHOLD_KEY, LEASEHOLD_FENCE and LEASEHOLD_LEASE in its environment, and no password\n" +
+    "The command has LEASEHOLD_NAME, LEASEHOLD_KEY, LEASEHOLD_FENCE and LEASEHOLD_LEASE in its environment, and no password " +
       "of etcd.",
     "Exit codes: the command's own; 128 plus the number of the signal that ended it; 126 not executable; 127 no such command.",
   ],

@@ -302,13 +302,13 @@ export const run = command({
   summary: "run a command while holding a lock",
   help: [
     "Takes the lock, runs the command in a process group of its own, releases the lock, and exits with the command's code.",
-    "The command has LEASEHOLD_NAME, LEASEHOLD_KEY, LEASEHOLD_LEASE and, if the lock is exclusive, LEASEHOLD_FENCE in its\n" +
+    "The command has LEASEHOLD_NAME, LEASEHOLD_KEY, LEASEHOLD_LEASE and, if the lock is exclusive, LEASEHOLD_FENCE in its " +
       "environment, and no password of etcd. Signals are passed on to it.",
-    "If etcd stops renewing the lease, the command gets SIGTERM, and its group SIGKILL after the grace, before another client\n" +
+    "If etcd stops renewing the lease, the command gets SIGTERM, and its group SIGKILL after the grace, before another client " +
       "can get the lock. If the lock is lost at once (key deleted, lease revoked), the group gets SIGKILL at once.",
-    "With --once, the command does not run if the slot was run before, or is running, by any client, or is skipped: exit code 0.\n" +
-      "If its run was lost, which is what counts when the command was ended early: 76. If it has failed: 79.",
-    "Exit codes: the command's own; 128 plus the number of the signal that ended it; 75 not granted in time; 76 the lock was\n" +
+    "With --once, the command does not run if any client has run the slot, is running it, or has skipped it: exit code 0. If that run was " +
+      "lost, 76; a run whose command was ended early counts as lost. If it has failed, 79.",
+    "Exit codes: the command's own; 128 plus the number of the signal that ended it; 75 not granted in time; 76 the lock was " +
       "lost or --max-hold has passed; 126 not executable; 127 no such command.",
   ],
   flags: FLAGS,

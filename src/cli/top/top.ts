@@ -277,9 +277,9 @@ export const top = command({
   endsWithOutput: true,
   summary: "watch all locks under a prefix: holders, waiters, hold times, rates",
   help: [
-    "A live table of the locks and elections whose names start with PREFIX (default: all), on a terminal of 80 x 24 or more.\nWithout a terminal, or with --once, it prints the present state once.",
-    "keys: up/down or k/j, PgUp/PgDn, Home/End select; Enter shows the queue of the selected lock; / filters names,\nEsc removes the filter; w, h and r sort by waiters, hold time and rate of grants; q or Ctrl-C ends.",
-    "Hold times with < are upper limits: the lock was granted before this program began. With --json, each line has the locks\nthat changed since the line before, the first line all of them.",
+    "A live table of the locks and elections whose names start with PREFIX (default: all), on a terminal of 80 x 24 or more. Without a terminal, or with --once, it prints the present state once. With --json it goes on until it is ended, unless --once is given.",
+    "keys: up/down or k/j, PgUp/PgDn, Home/End select; Enter shows the queue of the selected lock; / filters names, Esc removes the filter; w, h and r sort by waiters, hold time and rate of grants; q or Ctrl-C ends.",
+    "Hold times with < are upper limits: the lock was granted before this program began. With --json, the first line has all locks, and each further line those that have changed.",
   ],
   flags: {
     once: { text: "print the present state and end, on a terminal too" },

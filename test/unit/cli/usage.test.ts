@@ -53,7 +53,7 @@ test.each<readonly [line: string, message: string]>([
   ["doctor --timeout 10ms", "--timeout must be 100ms to 60s, got 10ms"],
   ["doctor a//", "Expected name to be"],
   ["doctor --endpoints ab:c", 'Expected --endpoints to be "host:port"'],
-  ["doctor --endpoints a:0", "Expected --endpoints to be with a port from 1 to 65535"],
+  ["doctor --endpoints a:0", "Expected --endpoints to be addresses with a port from 1 to 65535"],
   ["demo --user root:x", "demo takes no --user"],
   ["ui --port x1", '--port must be a whole number from 0 to 65535, got "x1"'],
 ])("leasehold %s is wrong: %s", async (line, message) => {

@@ -163,7 +163,7 @@ describe("connect", () => {
     const error = thrown(connecting({ hosts: HOSTS, credentials: { rootCertificate: pem("nonsense") } }));
 
     expect(error).toBeInstanceOf(RangeError);
-    expect((error as Error).message).toMatch(/Expected credentials to be PEM text/);
+    expect((error as Error).message).toMatch(/Expected credentials.rootCertificate to be PEM text/);
   });
 
   test("refuses credentials beside http://, which would be silently ignored", () => {

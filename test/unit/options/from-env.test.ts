@@ -86,7 +86,7 @@ describe("fromEnv()", () => {
     [{ ETCDCTL_ENDPOINTS: "a:1,b:x" }, 'Expected ETCDCTL_ENDPOINTS to be "host:port"'],
     [
       { ETCDCTL_ENDPOINTS: "a:1/v3" },
-      'Expected ETCDCTL_ENDPOINTS to be without a path or a query, got "a:1/v3"',
+      'Expected ETCDCTL_ENDPOINTS to be addresses without a path or a query, got "a:1/v3"',
     ],
     [{ ETCDCTL_ENDPOINTS: "a:1,https://b:1" }, "Expected ETCDCTL_ENDPOINTS to be all https:// or none"],
     [

@@ -60,9 +60,9 @@ describe("hosts", () => {
 
   test.each(
     titled([
-      outOfRange("hosts", "without a path or a query", "http://a:1/v3", '"http://a:1/v3"'),
-      outOfRange("hosts", "without a path or a query", "b:1,a:1?x", '"a:1?x"'),
-      outOfRange("hosts", "without a path or a query", "a:1/#/", '"a:1/#/"'),
+      outOfRange("hosts", "addresses without a path or a query", "http://a:1/v3", '"http://a:1/v3"'),
+      outOfRange("hosts", "addresses without a path or a query", "b:1,a:1?x", '"a:1?x"'),
+      outOfRange("hosts", "addresses without a path or a query", "a:1/#/", '"a:1/#/"'),
       outOfRange("hosts", "a port from 1 to 65535", "a:1,b:65536", '"b:65536"'),
       outOfRange("hosts", RULE, "a:1,b:http", '"b:http"'),
       outOfRange("hosts", RULE, "a:", '"a:"'),

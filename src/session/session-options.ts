@@ -24,8 +24,8 @@ export interface QueueWaitOptions extends WaitOptions {
   /**
    * Only with a Cluster as the source. If the session is lost or closed while the call waits, the call joins the queue again with
    * the cluster's next session, **at its end**, instead of rejecting. While etcd does not answer, it tries again after a pause
-   * of up to 1 s, without a limit unless you set one: `timeoutMs` and `signal` apply to all attempts together. While no
-   * member has ever answered this cluster, it rejects with EtcdUnavailableError, because the hosts may be wrong.
+   * of up to 1 s, without a limit unless you set one: `timeoutMs` and `signal` apply to all attempts together. So a
+   * call without `timeoutMs` waits for ever if the hosts are wrong.
    * A loss after the grant is a LockLostError, as always.
    *
    * EtcdRefusedError and `cluster.close()`, with SessionClosedError, end the call. With a Session as the source, which has no

@@ -1,9 +1,16 @@
 import { lead as leadElection, type Leadership, LockExpiringError, LockLostError } from "../../index.js";
-import { systemClock } from "../../util/clock.js";
 import { command } from "../command.js";
 import { EXIT } from "../io.js";
 import { type CommandTask, runCommand } from "./run-command.js";
-import { CommandSignals, ENV_FLAG, PACE_FLAGS, paceOf, Reporter, withoutPassword } from "./settings.js";
+import {
+  CommandSignals,
+  ENV_FLAG,
+  PACE_FLAGS,
+  paceOf,
+  Reporter,
+  Retries,
+  withoutPassword,
+} from "./settings.js";
 
 export const lead = command({
   name: "lead",
@@ -44,40 +51,12 @@ export const lead = command({
   },
 });
 
-const [FIRST_GAP_MS, MAX_GAP_MS] = [1000, 60_000];
-
-/** Which failed campaigns get a line: the first one, and the next ones after 1 s, 2 s, 4 s and so on, up to a minute. */
-export class RetryLines {
-  #cause: string | undefined;
-  #gapMs = FIRST_GAP_MS;
-  #dueAt = -Infinity;
-  #last = -Infinity;
-
-  /** `cause`: the code of the error; another one gets a line at once. `now`: monotonic milliseconds. */
-  isDue(cause: string, now: number): boolean {
-    // Failures of one outage are closer together: attempts pause for half a minute at most.
-    if (cause !== this.#cause || now - this.#last > 2 * MAX_GAP_MS) this.reset();
-    this.#cause = cause;
-    this.#last = now;
-    if (now < this.#dueAt) return false;
-    this.#dueAt = now + this.#gapMs;
-    this.#gapMs = Math.min(2 * this.#gapMs, MAX_GAP_MS);
-    return true;
-  }
-
-  /** The next failure is the first one again. */
-  reset(): void {
-    this.#gapMs = FIRST_GAP_MS;
-    this.#dueAt = -Infinity;
-  }
-}
-
 /** Resolves when the command has ended by itself, or the program was asked to stop. */
 async function leadUntilEnd(task: CommandTask, name: string, value: string | undefined): Promise<number> {
   const { cluster, pace, reporter, signals } = task;
   const stop = new AbortController();
   let code: number | undefined;
-  const retries = new RetryLines();
+  const retries = new Retries(reporter, name);
   const term = async (leadership: Leadership): Promise<void> => {
     retries.reset();
     const settled = await runCommand(task, leadership).catch(lostBefore);
@@ -88,12 +67,7 @@ async function leadUntilEnd(task: CommandTask, name: string, value: string | und
   const signal = AbortSignal.any([stop.signal, signals.signal]);
   await leadElection(cluster, name, term, {
     ...{ signal, value, ttlSeconds: pace.ttlSeconds },
-    onRetry: ({ code: cause, message }, delayMs) => {
-      const event = { event: "retrying", name, message, delayMs: Math.round(delayMs) } as const;
-      if (retries.isDue(cause, systemClock.monotonic()))
-        reporter.line(`${message}; next attempt in ${Math.round(delayMs / 1000)} s`, event);
-      else reporter.event(event);
-    },
+    onRetry: (error, delayMs) => retries.failed(error, delayMs),
   });
   return code ?? signals.exitCode ?? EXIT.ok;
 }

@@ -3,6 +3,7 @@ import {
   type Cluster,
   type Hold,
   inspect,
+  isLeaseholdError,
   type Lock,
   Mutex,
   once,
@@ -15,6 +16,7 @@ import {
   type WaitOptions,
   watchQueue,
 } from "../../index.js";
+import type { RejoinMessage } from "../../telemetry/index.js";
 import { pause, systemClock } from "../../util/clock.js";
 import { type Call, command, type Given, parseInteger } from "../command.js";
 import { CliError, EXIT, usageError, contenderJson, ownerText } from "../io.js";
@@ -27,6 +29,7 @@ import {
   paceOf,
   positiveDuration,
   Reporter,
+  Retries,
   withoutPassword,
 } from "./settings.js";
 import { codeOf } from "./supervisor.js";
@@ -116,8 +119,17 @@ async function whileReporting<T>(
   }: { readonly reporter: Reporter; readonly call: (over: () => Promise<void>) => Promise<T> },
 ): Promise<T> {
   const over = new AbortController();
+  const retries = new Retries(reporter, name);
+  // Of all calls of this process, the program has one alone.
+  const rejoins = (message: unknown): void => {
+    const { error, delayMs } = message as RejoinMessage;
+    if (isLeaseholdError(error)) retries.failed(error, delayMs);
+  };
+  const { subscribe, unsubscribe } = process.getBuiltinModule("node:diagnostics_channel");
+  subscribe("leasehold.rejoin", rejoins);
   const reported = reportWaiting(cluster, name, { reporter, signal: over.signal });
   const end = async (): Promise<void> => {
+    unsubscribe("leasehold.rejoin", rejoins);
     over.abort();
     await reported;
     reporter.clear();
@@ -324,6 +336,8 @@ export const run = command({
     const env = call.flags["keep-env"] ? call.io.env : withoutPassword(call.io.env);
     const task = { cluster, words: call.command, env, pace, maxHoldMs, reporter, signals };
     try {
+      // Without a limit, a wait outlives outages: an etcd that was never there is an error.
+      if (wanted.waitMs === undefined) await cluster.session({ signal: signals.signal });
       if (slot) return await runOnce(task, { ...wanted, ...slot });
       const hold = await acquire(cluster, wanted, { reporter, signal: signals.signal });
       if (!hold) throw await taken(call, cluster, name);

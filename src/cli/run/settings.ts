@@ -1,4 +1,6 @@
 import os from "node:os";
+import type { LeaseholdError } from "../../index.js";
+import { systemClock } from "../../util/clock.js";
 import { printable } from "../../util/printable.js";
 import { parseDuration, parseTtl } from "../command.js";
 import { columnsOf, EXIT, type Io, json, usageError, width, wrap } from "../io.js";
@@ -113,6 +115,55 @@ export class Reporter {
   clear(): void {
     if (this.#shown) this.io.stderr.write("\r\u001b[K");
     this.#shown = false;
+  }
+}
+
+const [FIRST_GAP_MS, MAX_GAP_MS] = [1000, 60_000];
+
+/** Which failed attempts get a line: the first one, and the next ones after 1 s, 2 s, 4 s and so on, up to a minute. */
+export class RetryLines {
+  #cause: string | undefined;
+  #gapMs = FIRST_GAP_MS;
+  #dueAt = -Infinity;
+  #last = -Infinity;
+
+  /** `cause`: the code of the error; another one gets a line at once. `now`: monotonic milliseconds. */
+  isDue(cause: string, now: number): boolean {
+    // Failures of one outage are closer together: attempts pause for half a minute at most.
+    if (cause !== this.#cause || now - this.#last > 2 * MAX_GAP_MS) this.reset();
+    this.#cause = cause;
+    this.#last = now;
+    if (now < this.#dueAt) return false;
+    this.#dueAt = now + this.#gapMs;
+    this.#gapMs = Math.min(2 * this.#gapMs, MAX_GAP_MS);
+    return true;
+  }
+
+  /** The next failure is the first one again. */
+  reset(): void {
+    this.#gapMs = FIRST_GAP_MS;
+    this.#dueAt = -Infinity;
+  }
+}
+
+/** Reports attempts that failed because etcd does not answer, or the session is lost, and that are made again. */
+export class Retries {
+  readonly #lines = new RetryLines();
+
+  constructor(
+    private readonly reporter: Reporter,
+    private readonly name: string,
+  ) {}
+
+  failed({ code, message }: LeaseholdError, delayMs: number): void {
+    const event = { event: "retrying", name: this.name, message, delayMs: Math.round(delayMs) } as const;
+    if (this.#lines.isDue(code, systemClock.monotonic()))
+      this.reporter.line(`${message}; next attempt in ${Math.round(delayMs / 1000)} s`, event);
+    else this.reporter.event(event);
+  }
+
+  reset(): void {
+    this.#lines.reset();
   }
 }
 

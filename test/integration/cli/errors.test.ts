@@ -46,6 +46,16 @@ describe("leasehold", () => {
     expect([help.code, help.stdout]).toEqual([0, usual.stdout]);
   });
 
+  test("that cannot reach etcd from the start ends with 69, also run, which else waits through an outage", async () => {
+    const commands = [["ls"], ["run", "a", "--", "true"], ["run", "a", "--once", "1", "--", "true"]];
+    const ends = await Promise.all(commands.map((words) => runCli(words, { endpoints: "127.0.0.1:1" })));
+
+    for (const { code, stderr } of ends) {
+      expect(code).toBe(69);
+      expect(stderr).toMatch(/connect ECONNREFUSED 127\.0\.0\.1:1; check --endpoints/);
+    }
+  });
+
   test("takes the flags of every command before its name, too", async () => {
     const before = ["--json", `--endpoints=${endpoints()}`, "--user", "nobody:x"];
     const [first, alone, own] = await Promise.all([

@@ -4,6 +4,7 @@ import { connect, Mutex } from "../../../src/index.js";
 import { placesOf } from "../../support/clients/server-view.js";
 import { type EtcdCluster, startEtcd } from "../../support/etcd/etcd.js";
 import { reasonOf } from "../../support/fixtures/two-sessions.js";
+import { startCli } from "../../support/programs/cli.js";
 import { Crew } from "../../support/programs/workers.js";
 
 const TTL_SECONDS = 3;
@@ -45,6 +46,21 @@ describe("with three members that all stand still for longer than the TTL", { ti
     expect(lock.key).not.toContain(session.leaseId.toString(16));
     await lock.release();
     expect(await places("one")).toEqual([]);
+  });
+
+  test("leasehold run reports it, backing off, and runs its command afterwards", async () => {
+    await using holders = open(600);
+    const holder = await new Mutex(holders, "program").lock();
+    const words = ["run", "program", "--ttl", "3s", "--", "true"];
+    const program = startCli(words, { endpoints: etcd.endpoints.join(",") });
+    await expect.poll(() => places("program")).toHaveLength(2);
+
+    pause();
+    await program.says(/etcd did not answer.*; next attempt in \d+ s\n/);
+    resume();
+    await holder.release();
+
+    expect((await program.ended).code).toBe(0);
   });
 
   test("a waiter with rejoin whose time limit ends meanwhile rejects with EtcdUnavailableError", async () => {

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { RetryLines } from "../../../src/cli/run/lead.js";
+import { RetryLines } from "../../../src/cli/run/settings.js";
 
 const SECOND = 1000;
 /** The seconds at which a line is due, if a campaign fails every second. */
@@ -8,7 +8,7 @@ const linesIn = (retries: RetryLines, seconds: number, from = 0) =>
     retries.isDue("ETCD_UNAVAILABLE", n * SECOND),
   );
 
-describe("the lines of leasehold lead about an outage of etcd", () => {
+describe("the lines of leasehold run and lead about an outage of etcd", () => {
   test("come at once, and then after 1 s, 2 s, 4 s and so on, up to a minute", () => {
     expect(linesIn(new RetryLines(), 250)).toEqual([0, 1, 3, 7, 15, 31, 63, 123, 183, 243]);
   });

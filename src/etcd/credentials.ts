@@ -22,6 +22,11 @@ export class CurrentCredentials {
     this.#last = read();
   }
 
+  /** Those that were read last. */
+  get last(): CheckedCredentials {
+    return this.#last;
+  }
+
   get current(): CheckedCredentials {
     try {
       this.#last = this.#read();

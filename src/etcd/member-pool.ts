@@ -1,4 +1,4 @@
-import type { CheckedConnect } from "../options/connect.js";
+import type { CheckedConnect, CheckedCredentials } from "../options/connect.js";
 import type { Clock } from "../util/clock.js";
 import { inOwnContext } from "../util/own-context.js";
 import { AuthToken } from "./auth-token.js";
@@ -59,6 +59,11 @@ export class MemberPool {
     if (isMovable(options)) this.#membership = new Membership(options, hosts, clock);
     // Clients with the same configuration spread over the members.
     this.#next = Math.floor(clock.random() * options.hosts.length);
+  }
+
+  /** The certificates that were read last. */
+  get credentials(): CheckedCredentials | undefined {
+    return this.#credentials?.last;
   }
 
   /** The member in use. All streams and calls start here; the first use connects. */

@@ -279,6 +279,7 @@ export interface CheckedConnect extends CheckedTransport {
   /** They change with `followMembers`, and if they come from DNS. */
   readonly hosts: readonly string[];
   readonly followMembers: boolean;
+  readonly guardian: boolean;
   /** The prefix of all keys; "" for none. */
   readonly prefix: string;
   /** Called for each connection. Throws what the user's function throws, and an error that names what is wrong with its value. */
@@ -294,6 +295,7 @@ export interface CheckedConnect extends CheckedTransport {
 const CONNECT_OPTIONS = [
   "hosts",
   "followMembers",
+  "guardian",
   "prefix",
   "credentials",
   "auth",
@@ -337,7 +339,7 @@ export function checkConnect(options: unknown): CheckedConnect {
 }
 
 type Reach = CheckedTransport &
-  Pick<CheckedConnect, "hosts" | "followMembers" | "credentials" | "auth" | "etcd3">;
+  Pick<CheckedConnect, "hosts" | "followMembers" | "guardian" | "credentials" | "auth" | "etcd3">;
 
 function checkReach(given: Options): Reach {
   const hosts = checkHosts(given.hosts, { option: "hosts", secure: given.credentials !== undefined });
@@ -348,6 +350,7 @@ function checkReach(given: Options): Reach {
   return {
     hosts: followMembers || hosts[0]?.startsWith("srv:") ? [...hosts] : hosts,
     followMembers,
+    guardian: checkBoolean("guardian", given.guardian),
     ...{ credentials: checkCredentials(given.credentials, hosts), auth: checkAuth(given.auth) },
     ...{ etcd3: undefined, ...checkTransport(given) },
   };
@@ -367,10 +370,12 @@ function checkHttp2Only({ transport, followMembers }: Options, hosts: readonly s
 }
 
 /** No transport leads to an etcd inside this process, and a test that names one would test another. */
-function checkNoWay({ transport, credentials, followMembers }: Options): void {
+function checkNoWay({ transport, credentials, followMembers, guardian }: Options): void {
   const rule = "left out with the hosts of memoryEtcd()";
   if (transport !== undefined) throw rangeError("transport", rule, transport);
   if (followMembers === true) throw rangeError("followMembers", rule, followMembers);
+  // It is in this process, and ends with it.
+  if (guardian === true) throw rangeError("guardian", rule, guardian);
   if (credentials !== undefined) throw secretTypeError("credentials", rule, credentials);
 }
 
@@ -385,6 +390,7 @@ function checkClient(given: Options): Reach {
     ...{
       hosts: Object.freeze([...byName.keys()]),
       followMembers: false,
+      guardian: false,
       credentials: undefined,
       auth: checkAuth(auth),
       etcd3: byName,

@@ -36,10 +36,10 @@ const SERVICE_CONFIG = "grpc.service_config";
 
 /** What the client decides. */
 const ITS_OWN = [
-  ...["hosts", "followMembers", "credentials", "auth", "transport"],
+  ...["hosts", "followMembers", "guardian", "credentials", "auth", "transport"],
   ...["pingIntervalMs", "pingTimeoutMs", "connectTimeoutMs"],
 ];
-const NO_SECRET = ["hosts", "followMembers", "transport"];
+const NO_SECRET = ["hosts", "followMembers", "guardian", "transport"];
 
 /** @throws {TypeError} when an option contradicts the client. */
 export function checkNothingBeside(given: Options): void {

@@ -78,6 +78,13 @@ export interface ConnectOptions {
    * @default 2000
    */
   readonly requestTimeoutMs?: number | undefined;
+  /**
+   * `true`: a small process of its own revokes the leases of this process at once when this process has ended, however that came: a crash,
+   * `kill -9`, a lack of memory, `process.exit()`. The next waiters then do not wait for the TTL. A process that is stopped or blocked
+   * loses nothing by it. One serves all clusters of a process, from the first session on. See docs/busy-and-dead.md.
+   * @default false
+   */
+  readonly guardian?: boolean | undefined;
   /** For the session that `cluster.session()` keeps. */
   readonly session?: SessionOptions | undefined;
   /**
@@ -109,7 +116,7 @@ export interface Etcd3ConnectOptions
 
 /** What a client of etcd3 decides. */
 type ClientsOwn =
-  | ("hosts" | "followMembers" | "credentials" | "auth")
+  | ("hosts" | "followMembers" | "credentials" | "auth" | "guardian")
   | ("pingIntervalMs" | "pingTimeoutMs" | "connectTimeoutMs");
 
 /** What `connect` adds, and what a simulation replaces. */

@@ -7,6 +7,7 @@ import type { Reading } from "../queue/contenders.js";
 import { AbortFanOut } from "../util/abort.js";
 import { type Clock, pause } from "../util/clock.js";
 import { Timers } from "../util/timers.js";
+import { Guardian } from "./guardian.js";
 import type { Lease } from "./lease.js";
 
 /** What a cluster offers to the layers above this folder. */
@@ -37,6 +38,7 @@ export interface ClusterState {
   readonly leases: Set<Lease>;
   /** Leases of failed openings that are being revoked. */
   readonly revoking: Set<Promise<void>>;
+  readonly guardian: Guardian | undefined;
   /** Aborts `services.closed`. */
   readonly closing: AbortController;
   /** Called at the end of each `close()`, after the sessions and connections: it does nothing the second time. */
@@ -70,7 +72,8 @@ export function newClusterState(
     leases,
     closed: closing.signal,
   };
-  return { services, leases, revoking: new Set(), closing, onDisconnected: observe(services) };
+  const guardian = options.guardian ? new Guardian(options, client, clock) : undefined;
+  return { services, leases, guardian, revoking: new Set(), closing, onDisconnected: observe(services) };
 }
 
 /** Closes all connections. First waits for the revocations, for the time of one attempt at most: the leases also expire. */

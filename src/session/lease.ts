@@ -122,6 +122,7 @@ class Closing {
     // A close that began meanwhile revokes the lease.
     if (this.#closing) throw new SessionClosedError(lease.leaseId);
     lease.abandon();
+    await lease.unguard();
     return lease.leaseId;
   }
 
@@ -167,6 +168,8 @@ class Closing {
       // a lease with a key that our user must not write, even if another client has put that key.
       deleteEntries(services, lease.entries(), leaseEndsMs),
     ]);
+    // Nothing is left to revoke: nobody waits for this.
+    void lease.unguard();
     this.leases.delete(lease);
   }
 }
@@ -229,6 +232,7 @@ export class Lease implements LeaseListener {
     setMaxListeners(0, this.#over.signal);
     this.#closing = new Closing(this, cluster.leases);
     cluster.leases.add(this);
+    cluster.guardian?.guard(leaseId, this.ttlMs);
     this.#scheduleRenewal(sent);
     this.#scheduleCheck();
     publishState(this, { from: undefined, to: "live" }, () => this.#report());
@@ -340,6 +344,7 @@ export class Lease implements LeaseListener {
     this.#timers.stalls.forgetUntil(sent.monotonic);
     this.#renewalWaits.answered(sent.monotonic);
     publishRenewal(this, sent, this.services.clock.monotonic());
+    this.cluster.guardian?.refresh();
     // Otherwise it would change nothing, and read the second clock for each answer.
     if (this.#state !== "live" || this.#doubtAsked) this.refresh();
   }
@@ -358,7 +363,7 @@ export class Lease implements LeaseListener {
     if (this.#over.signal.aborted) return;
     this.#end("lost", lossOf(this, loss, this.#lossReport(now)), this.#report(now));
     // A renewal still in a socket may have extended the lease, and waiters would wait behind keys that have no holder.
-    inOwnContext(() => void revokeLease(this.services, this.leaseId, this.ttlMs));
+    inOwnContext(() => void revokeLease(this.services, this.leaseId, this.ttlMs).then(() => this.unguard()));
   }
 
   close(drainMs: number): Promise<void> {
@@ -367,6 +372,11 @@ export class Lease implements LeaseListener {
 
   orphan(): Promise<bigint> {
     return this.#closing.orphan();
+  }
+
+  /** Resolves when no guardian will revoke the lease any more. */
+  async unguard(): Promise<void> {
+    await this.cluster.guardian?.forget(this.leaseId);
   }
 
   /** Ends without a revocation and without a last renewal. */

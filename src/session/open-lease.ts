@@ -199,6 +199,7 @@ async function adopt(
   } catch (error) {
     // Not revoked: a further call may still adopt it.
     lease.abandon();
+    await lease.unguard();
     throw error;
   }
 }

@@ -66,7 +66,7 @@ test.each(["a function", "the files of etcdctl's variables"])(
     // One of two files that belong together is there, the other not yet.
     await writeFile(mine.cert, fresh.issue("client").certificate);
     await restartAll();
-    expect(told()).toEqual([expect.stringContaining("the key being that of the certificate")]);
+    expect(told()).toEqual([expect.stringContaining("to be a certificate and its key")]);
     await mine.trust(both);
     await servers.exchange(fresh);
     await mine.exchange(fresh);

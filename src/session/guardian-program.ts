@@ -1,0 +1,122 @@
+// The process that `connect({ guardian: true })` starts: see guardian.ts, which writes the orders that it reads from its standard
+// input. Only its parent has the other end of that pipe, so the end of the input says that the parent is gone: the kernel closes
+// what a process has open, however the process ends. It then revokes the leases that the parent had.
+import { createInterface } from "node:readline";
+import { EtcdClient } from "../etcd/client.js";
+import { GrpcMember } from "../etcd/http2/member.js";
+import { EtcdUnavailableError } from "../errors.js";
+import { checkConnect } from "../options/connect.js";
+import { pause, systemClock } from "../util/clock.js";
+import type { GuardianOrder, Reach } from "./guardian.js";
+
+/** Etcd expires a lease by itself after its TTL: no longer is tried. */
+const MAX_PAUSE_MS = 500;
+/** The kernel closes a pipe a moment before it gives the children of a process to another one. */
+const ORPHANED_WITHIN_MS = 1000;
+
+const reaches = new Map<number, Reach>();
+const leases = new Map<string, { readonly cluster: number; readonly ttlMs: number }>();
+/** Its process ID; undefined: it is a thread. */
+let parent: number | undefined;
+
+function take(order: GuardianOrder): void {
+  switch (order.do) {
+    case "begin":
+      parent = order.parent;
+      break;
+    case "reach":
+      reaches.set(order.cluster, order.reach);
+      break;
+    case "guard":
+      leases.set(order.lease, { cluster: order.cluster, ttlMs: order.ttlMs });
+      void warmUp(order);
+      break;
+    case "forget":
+      leases.delete(order.lease);
+      process.stdout.write(`${order.lease}\n`);
+      break;
+  }
+}
+
+/** Whether the parent is gone, and has not just lost its end of the pipe. */
+async function isOrphaned(): Promise<boolean> {
+  const start = systemClock.monotonic();
+  while (process.ppid === parent) {
+    if (systemClock.monotonic() - start > ORPHANED_WITHIN_MS) return false;
+    await pause(systemClock, 1);
+  }
+  return true;
+}
+
+function clientOf(reach: Reach): EtcdClient {
+  const options = checkConnect(reach);
+  const context = { options, clock: systemClock };
+  return new EtcdClient(options, systemClock, (host, setting) => new GrpcMember(host, setting, context));
+}
+
+let isWarm = false;
+
+/**
+ * The first request of a process takes some 20 ms longer: Node.js compiles what runs. So one is made before it matters; the connection is
+ * closed again, and costs etcd nothing.
+ */
+async function warmUp({
+  cluster,
+  lease,
+}: {
+  readonly cluster: number;
+  readonly lease: string;
+}): Promise<void> {
+  const reach = reaches.get(cluster);
+  if (isWarm || !reach) return;
+  isWarm = true;
+  const client = clientOf(reach);
+  const policy = { what: "read a lease", giveUpMs: reach.requestTimeoutMs };
+  await client
+    .call((member, options) => member.timeToLive(idOf(lease), options), policy)
+    .catch(() => undefined);
+  client.close();
+}
+
+const idOf = (lease: string): bigint => BigInt(`0x${lease}`);
+
+/** Until etcd has answered, or the lease has expired by itself. */
+async function revoke(client: EtcdClient, lease: string, ttlMs: number): Promise<void> {
+  const end = systemClock.monotonic() + ttlMs;
+  for (;;) {
+    const leftMs = end - systemClock.monotonic();
+    if (leftMs <= 0) return;
+    const policy = {
+      what: "revoke a lease",
+      giveUpMs: leftMs,
+      limitIsGiven: true,
+      answers: ["lease"],
+    } as const;
+    const isDone = await client
+      .call((member, options) => member.revoke(idOf(lease), options), policy)
+      .then(
+        () => true,
+        // It is gone already, or etcd refuses it.
+        (error: unknown) => !(error instanceof EtcdUnavailableError),
+      );
+    if (isDone) return;
+    await pause(systemClock, Math.min(MAX_PAUSE_MS, leftMs));
+  }
+}
+
+async function revokeAll(): Promise<void> {
+  if (leases.size === 0 || !(await isOrphaned())) return;
+  const clients = new Map([...reaches].map(([cluster, reach]) => [cluster, clientOf(reach)]));
+  const revocations = [...leases].map(async ([lease, { cluster, ttlMs }]) => {
+    const client = clients.get(cluster);
+    if (client) await revoke(client, lease, ttlMs);
+  });
+  await Promise.all(revocations);
+}
+
+// What ends the group of the parent, or its service, does not end this process before its work is done.
+for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) process.on(signal, () => {});
+process.stdout.on("error", () => {});
+createInterface({ input: process.stdin })
+  .on("line", (line) => take(JSON.parse(line) as GuardianOrder))
+  .on("close", () => void revokeAll().finally(() => process.exit()));

@@ -1,0 +1,31 @@
+// A program whose leases a guardian revokes when it has ended: `node guarded-program.js OPTIONS NAMES HOW`. OPTIONS are those of
+// `connect` in JSON. Takes each of the NAMES in a cluster of its own, prints a line of JSON with what it holds, and then ends by
+// HOW: "wait" does not.
+import { connect, Mutex, Session } from "leasehold";
+
+const [options = "", names = "", how = "wait"] = process.argv.slice(2);
+const clusters = names.split(",").map(() => connect({ guardian: true, ...JSON.parse(options) }));
+const sessions = await Promise.all(
+  clusters.map((cluster) => Session.open(cluster, JSON.parse(options).session)),
+);
+const locks = await Promise.all(
+  names.split(",").map((name, n) => new Mutex(/** @type {Session} */ (sessions[n]), name).lock()),
+);
+const leases = sessions.map(({ leaseId }) => leaseId.toString(16));
+process.stdout.write(`${JSON.stringify({ leases, fences: locks.map(({ fence }) => String(fence)) })}\n`);
+
+/** @type {Readonly<Record<string, () => unknown>>} */
+const ENDS = {
+  exit: () => process.exit(3),
+  throw: () => setImmediate(() => Promise.reject(new Error("on purpose"))),
+  memory: () => {
+    const kept = [];
+    for (;;) kept.push(Array.from({ length: 100_000 }, (_, n) => n + kept.length));
+  },
+  orphan: () => Promise.all(sessions.map((session) => session.orphan())).then(() => process.exit()),
+  close: () => Promise.all(clusters.map((cluster) => cluster.close({ drainMs: 0 }))),
+};
+process.stdin.once("data", () => {
+  process.stdin.destroy();
+  ENDS[how]?.();
+});

@@ -1,0 +1,73 @@
+import { type ChildProcess, spawn } from "node:child_process";
+import { once } from "node:events";
+import { readdirSync, readFileSync } from "node:fs";
+import { createInterface } from "node:readline";
+import { fileURLToPath } from "node:url";
+import { commandOf } from "./process-state.js";
+
+export const GUARDED_PROGRAM = fileURLToPath(new URL("guarded-program.js", import.meta.url));
+
+export type GuardedEnd = "wait" | "exit" | "throw" | "memory" | "orphan" | "close";
+
+/** A process of guarded-program.js that has its locks. */
+export class Guarded implements AsyncDisposable {
+  private constructor(
+    readonly child: ChildProcess,
+    readonly leases: readonly bigint[],
+    readonly fences: readonly bigint[],
+  ) {}
+
+  /** @param options of `connect` */
+  static async start(options: object, names: readonly string[], how: GuardedEnd = "wait"): Promise<Guarded> {
+    const args = ["--max-old-space-size=64", GUARDED_PROGRAM, JSON.stringify(options), names.join(","), how];
+    const child = spawn(process.execPath, args, { stdio: ["pipe", "pipe", "ignore"] });
+    const [line] = (await once(createInterface({ input: child.stdout }), "line")) as [string];
+    const { leases, fences } = JSON.parse(line) as { leases: string[]; fences: string[] };
+    return new Guarded(
+      child,
+      leases.map((lease) => BigInt(`0x${lease}`)),
+      fences.map(BigInt),
+    );
+  }
+
+  /** The process IDs of its guardians. */
+  get guardians(): readonly number[] {
+    return guardiansOf(this.child.pid ?? 0);
+  }
+
+  /** As `how` said. Resolves when it has ended. */
+  async end(): Promise<void> {
+    this.child.stdin?.write("end\n");
+    await this.#exit();
+  }
+
+  async kill(): Promise<void> {
+    this.child.kill("SIGKILL");
+    await this.#exit();
+  }
+
+  async #exit(): Promise<void> {
+    if (this.child.exitCode === null && this.child.signalCode === null) await once(this.child, "exit");
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.child.kill("SIGCONT");
+    await this.kill();
+  }
+}
+
+/** The guardians whose parent is this process. */
+export const guardiansOf = (parent: number): readonly number[] =>
+  readdirSync("/proc")
+    .filter((name) => /^\d+$/.test(name))
+    .map(Number)
+    .filter((pid) => parentOf(pid) === parent && commandOf(pid).includes("leasehold-guardian.js"));
+
+function parentOf(pid: number): number | undefined {
+  try {
+    const stat = readFileSync(`/proc/${pid}/stat`, "latin1");
+    return Number(stat.slice(stat.lastIndexOf(")") + 2).split(" ")[1]);
+  } catch {
+    return undefined;
+  }
+}

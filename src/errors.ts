@@ -171,8 +171,11 @@ export class EtcdRefusedError extends LeaseholdError {
   }
 }
 
-/** A deadline passed, a lease was revoked, a client deleted the key, the session was closed, or `maxHoldMs` passed. */
-export type Loss = "expired" | "revoked" | "deleted" | "closed" | "max_hold";
+/** A deadline passed, a lease was revoked, a client deleted the key, the session was closed, `maxHoldMs` passed, or a leader's work stood still. */
+export type Loss = "expired" | "revoked" | "deleted" | "closed" | "max_hold" | "unhealthy";
+
+/** Of an error of the user. */
+const MAX_WHY = 500;
 
 const hex = (leaseId: bigint): string => leaseId.toString(16);
 const lossText: Record<Loss, string> = {
@@ -181,6 +184,7 @@ const lossText: Record<Loss, string> = {
   deleted: "another client deleted its key",
   closed: "its session was closed while it was held",
   max_hold: "it was held longer than its maxHoldMs",
+  unhealthy: "its work is not healthy",
 };
 
 /**
@@ -233,7 +237,7 @@ export class SessionClosedError extends LeaseholdError {
   }
 }
 
-/** The caller held the lock and lost it: the one error for every loss. `cause` is the error of its session, if the session ended. */
+/** The caller held the lock and lost it: the one error for every loss. `cause` is the error of its session, if the session ended, or why its work was not healthy. */
 export class LockLostError extends LeaseholdError {
   readonly code = "LOCK_LOST";
 
@@ -246,7 +250,8 @@ export class LockLostError extends LeaseholdError {
     maxHoldMs?: number,
   ) {
     const limit = maxHoldMs === undefined ? "" : ` of ${maxHoldMs} ms`;
-    super(`Lock "${lockName}" lost: ${lossText[loss]}${limit} (key ${key})`, cause && { cause });
+    const why = loss === "unhealthy" && cause ? `: ${cause.message.slice(0, MAX_WHY)}` : "";
+    super(`Lock "${lockName}" lost: ${lossText[loss]}${limit}${why} (key ${key})`, cause && { cause });
   }
 
   override get name() {

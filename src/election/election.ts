@@ -1,4 +1,4 @@
-import { DeadlockError, EtcdUnavailableError } from "../errors.js";
+import { DeadlockError, EtcdUnavailableError, LockLostError } from "../errors.js";
 import type { KeyValue, Range, Txn, TxnAnswer } from "../etcd/port.js";
 import { acquire, holdOf, inQueue, type JoinTarget, timeBudget } from "../hold/acquire.js";
 import { traceAcquire } from "../hold/events.js";
@@ -27,6 +27,7 @@ import { withJson } from "../telemetry/publish.js";
 import { atCaller, withCallersStack } from "../util/own-context.js";
 import { settleWithin } from "../util/settle.js";
 import { Feed, QueueWatch } from "../view/queue-watch.js";
+import { type CheckedHealth, HealthWatch } from "./health.js";
 
 /** The leader of an election, as every client reads it. */
 export interface Leader {
@@ -134,13 +135,16 @@ export interface Leadership extends Lock {
   proclaim(value: string): Promise<void>;
   /** The same as `release()`, under the name that elections use: a leadership ends as every hold does. */
   resign(): Promise<void>;
+  /** Tells `lead` that the work goes on: see `LeadOptions.withinMs`. Without that option it does nothing. */
+  heartbeat(): void;
 }
 
-class LeadershipHandle extends ExclusiveHoldHandle implements Leadership {
+export class LeadershipHandle extends ExclusiveHoldHandle implements Leadership {
   readonly #lease: Lease;
   /** Modification revision of the key, as last seen by this process. */
   #modified: bigint;
   #proclaiming: Promise<unknown> = Promise.resolve();
+  #health: HealthWatch | undefined;
 
   constructor(queue: Queue, entry: JoinedEntry, watched: boolean) {
     super(queue, entry, watched);
@@ -161,6 +165,25 @@ class LeadershipHandle extends ExclusiveHoldHandle implements Leadership {
 
   resign(): Promise<void> {
     return this.release();
+  }
+
+  heartbeat(): void {
+    this.#health?.beat();
+  }
+
+  /** Ends the term when its work is not healthy: the signal aborts, and after a grace the key is deleted. */
+  watchHealth(options: CheckedHealth): void {
+    const { clock } = this.#lease.services;
+    const failed = (reason: Error): void => {
+      this.giveUp(new LockLostError(this.name, this.key, "unhealthy", reason));
+      clock.after(options.graceMs, () => void this.release().catch(() => undefined));
+    };
+    this.#health = new HealthWatch(options, clock, failed);
+  }
+
+  /** The work has ended. */
+  ignoreHealth(): void {
+    this.#health?.stop();
   }
 
   async #proclaim(value: string): Promise<void> {

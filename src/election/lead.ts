@@ -3,6 +3,7 @@ import {
   EtcdUnavailableError,
   type LeaseholdError,
   LockLostError,
+  type Loss,
   SessionClosedError,
   SessionLostError,
 } from "../errors.js";
@@ -20,9 +21,17 @@ import {
   Election,
   type Leader,
   type Leadership,
+  type LeadershipHandle,
   publishElection,
   sameLeader,
 } from "./election.js";
+import {
+  type CheckedHealth,
+  checkHealth,
+  HEALTH_OPTIONS,
+  type HealthOptions,
+  untilHealthy,
+} from "./health.js";
 
 /** Candidates that were rejected at the same moment do not all retry at the same moment. */
 const PAUSES: Pauses = { firstMs: 1000, maxMs: 30_000, factors: [0.75, 1.25] };
@@ -61,7 +70,7 @@ async function untilStopped<T>(attempt: () => Promise<T>, policy: RetryPolicy): 
   }
 }
 
-export interface LeadOptions extends SessionOptions, Pick<LockOptions, "label"> {
+export interface LeadOptions extends SessionOptions, Pick<LockOptions, "label">, HealthOptions {
   /** What other clients read about this candidate in `leader()` and `observe()`, at most 65536 bytes. @default `owner` */
   readonly value?: string | undefined;
   /**
@@ -91,6 +100,7 @@ interface Candidacy {
   readonly session: SessionOptions;
   readonly label: string | undefined;
   readonly value: string | undefined;
+  readonly health: CheckedHealth | undefined;
 }
 
 /**
@@ -106,6 +116,10 @@ interface Candidacy {
  * On abort: resolves after `work` has ended and the leadership is resigned. Stopping is not an error; an AbortError, or the
  * signal's own reason, thrown by `work` then is ignored. `cluster.close()` stops it in the same way, but ends the leadership,
  * and with it `leadership.signal`, after its `drainMs`.
+ *
+ * A lease tells that this process runs, not that its work goes on: with `healthy`, or with `withinMs` and `leadership.heartbeat()`, a
+ * term whose work stands still ends with the loss "unhealthy". `signal` aborts, and after `graceMs` the next candidate leads, although
+ * `work` has not returned. This process campaigns again only after it has.
  *
  * Rejects with what `work` throws while it leads, after resigning. What `work` throws after the leadership was lost is
  * ignored, even if etcd recorded the loss before this session noticed it.
@@ -123,7 +137,11 @@ export async function lead(
   const services = servicesOf(cluster);
   checkName(name);
   checkFunction("work", work);
-  const session = checkSession("lead", options, ["value", "signal", "onLeader", "onRetry", "label"]);
+  const session = checkSession("lead", options, [
+    ...["value", "signal", "onLeader", "onRetry", "label"],
+    ...HEALTH_OPTIONS,
+  ]);
+  const health = checkHealth({ ...options });
   const { value, label, onLeader, onRetry } = checkCandidate(options);
   const { stop, release } = stopOf(services, checkSignal(options?.signal));
   const over = new AbortController();
@@ -131,7 +149,10 @@ export async function lead(
   const policy = { clock: services.clock, onRetry: reporting(candidate, onRetry) };
   if (onLeader) void follow(new Election(cluster, name), onLeader, { ...policy, stop: over.signal });
   try {
-    await new LeadLoop({ cluster, name, work, session, label, value }, { ...policy, stop, mayPass }).run();
+    await new LeadLoop(
+      { cluster, name, work, session, label, value, health },
+      { ...policy, stop, mayPass },
+    ).run();
   } finally {
     over.abort();
     release();
@@ -240,22 +261,29 @@ class LeadLoop {
 
   async #term(leadership: Leadership): Promise<void> {
     const { clock, stop } = this.policy;
+    const { health } = this.candidacy;
     const begin = clock.monotonic();
+    if (health) (leadership as LeadershipHandle).watchHealth(health);
     const lost = await this.#work(leadership);
     if (clock.monotonic() - begin > LONG_TERM_MS) this.#backoff.reset();
     // Work that ends soon after its start must not restart in a tight loop: another candidate may do better.
-    if (!lost) await pause(clock, this.#backoff.nextMs(), stop);
+    const nextMs = (): number => this.#backoff.nextMs();
+    if (lost !== undefined && lost !== "unhealthy") return;
+    await pause(clock, nextMs(), stop);
+    if (lost && health) await untilHealthy(health, { clock, stop, nextMs });
   }
 
-  /** Resolves to whether the leadership was lost before `work` ended. Rejects with what `work` threw while it led. */
-  async #work(leadership: Leadership): Promise<boolean> {
+  /** Resolves to how the leadership was lost before `work` ended, if it was. Rejects with what `work` threw while it led. */
+  async #work(leadership: Leadership): Promise<Loss | undefined> {
     let failure: { readonly error: unknown } | undefined;
     try {
       await this.candidacy.work(leadership);
     } catch (error) {
       failure = { error };
     }
-    const lost = !leadership.held && leadership.signal.reason instanceof LockLostError;
+    (leadership as LeadershipHandle).ignoreHealth();
+    const reason: unknown = leadership.held ? undefined : leadership.signal.reason;
+    const lost = reason instanceof LockLostError ? reason.loss : undefined;
     // `work` may have learned of a loss from etcd before the session did: then there is nothing to resign.
     const led = await leadership.resign().then(
       () => true,

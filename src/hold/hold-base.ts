@@ -88,7 +88,7 @@ class HoldLimits {
   /** Milliseconds until the maximum, or Infinity without one. If the maximum has passed, this call applies it. */
   remainingMs(): number {
     this.refresh();
-    return this.exceeded ? 0 : this.#leftMs;
+    return this.#exceeded ? 0 : this.#leftMs;
   }
 
   /** Applies the maximum if it has passed, even if no timer has fired since, because the process was suspended. */

@@ -163,6 +163,8 @@ export class HoldHandle extends HoldBase implements Hold, Dependent {
   #ended: "released" | HoldEnd | undefined;
   /** The key is gone, and a renewal is to show why. */
   #gone = false;
+  /** It is lost, but its key stays until the release. */
+  #givenUp = false;
   /** Created on first use: most holds are short and have no listener. */
   #controller: AbortController | undefined;
 
@@ -214,7 +216,13 @@ export class HoldHandle extends HoldBase implements Hold, Dependent {
 
   /** It was held longer than its `maxHoldMs`. Its limits release it after the grace. */
   exceeded(maxHoldMs: number): void {
-    this.#endWith(new LockLostError(this.name, this.key, "max_hold", undefined, maxHoldMs));
+    this.giveUp(new LockLostError(this.name, this.key, "max_hold", undefined, maxHoldMs));
+  }
+
+  /** It is lost, and its key is there until somebody releases it. */
+  protected giveUp(loss: LockLostError): void {
+    this.#givenUp ||= this.#ended === undefined;
+    this.#endWith(loss);
   }
 
   /**
@@ -320,7 +328,7 @@ export class HoldHandle extends HoldBase implements Hold, Dependent {
     if (this.#gone) this.#endAsDeleted();
     this.limits?.refresh();
     this.limits?.stop();
-    if (this.limits?.exceeded) {
+    if (this.#givenUp) {
       await this.#leave().catch(() => undefined);
       lease.holdEnded(this);
     }

@@ -116,7 +116,7 @@ const MAX_OPEN = 100_000;
 /** A hold can end before the call that was granted it returns, which happens at once or never. */
 const MAX_EARLY = 1000;
 /** The ends of a hold that its holder did not ask for. */
-const LOSSES: readonly HoldEndReason[] = ["max_hold", "expired", "revoked", "deleted", "closed"];
+const LOSSES: readonly HoldEndReason[] = ["max_hold", "unhealthy", "expired", "revoked", "deleted", "closed"];
 
 interface OpenHold {
   readonly span: Span;

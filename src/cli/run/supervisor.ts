@@ -34,7 +34,7 @@ type Ended = Settled & { readonly ending: LostJson["reason"] };
 /** The last line about a command that this program has ended. */
 export function endingText(name: string, outcome: Ended, end: unknown): [string, LostJson] {
   const { ending, ranOnMs, exitCode, byGuardian } = outcome;
-  const loss = end instanceof LockLostError ? end.loss : undefined;
+  const loss = end instanceof LockLostError && end.loss !== "unhealthy" ? end.loss : undefined;
   const because = end instanceof Error ? end.message : `the hold of ${name} was at risk`;
   const message =
     ending === "max_hold"

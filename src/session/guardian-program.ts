@@ -4,23 +4,27 @@
 import { createInterface } from "node:readline";
 import { EtcdClient } from "../etcd/client.js";
 import { GrpcMember } from "../etcd/http2/member.js";
-import { EtcdUnavailableError } from "../errors.js";
+import { LeaseNotFoundError } from "../etcd/port.js";
 import { checkConnect } from "../options/connect.js";
 import { pause, systemClock } from "../util/clock.js";
 import type { GuardianOrder, Reach } from "./guardian.js";
 
-/** Etcd expires a lease by itself after its TTL: no longer is tried. */
-const MAX_PAUSE_MS = 500;
+/** Between two attempts, if etcd refuses one. */
+const PAUSE_MS = 500;
+const LEASE = ["lease"] as const;
 /** The kernel closes a pipe a moment before it gives the children of a process to another one. */
 const ORPHANED_WITHIN_MS = 1000;
 
 const reaches = new Map<number, Reach>();
 const leases = new Map<string, { readonly cluster: number; readonly ttlMs: number }>();
-/** Its process ID; undefined: it is a thread. */
+/** Its process ID; undefined: it is not to be checked. */
 let parent: number | undefined;
 
-function take(order: GuardianOrder): void {
-  switch (order.do) {
+function take(line: string): void {
+  const order = orderOf(line);
+  switch (order?.do) {
+    case undefined:
+      break;
     case "begin":
       parent = order.parent;
       break;
@@ -38,9 +42,19 @@ function take(order: GuardianOrder): void {
   }
 }
 
+/** The parent may have died in the middle of a line. */
+function orderOf(line: string): GuardianOrder | undefined {
+  try {
+    return JSON.parse(line) as GuardianOrder;
+  } catch {
+    return undefined;
+  }
+}
+
 /** Whether the parent is gone, and has not just lost its end of the pipe. */
 async function isOrphaned(): Promise<boolean> {
   const start = systemClock.monotonic();
+  // It gets another parent.
   while (process.ppid === parent) {
     if (systemClock.monotonic() - start > ORPHANED_WITHIN_MS) return false;
     await pause(systemClock, 1);
@@ -80,27 +94,17 @@ async function warmUp({
 
 const idOf = (lease: string): bigint => BigInt(`0x${lease}`);
 
-/** Until etcd has answered, or the lease has expired by itself. */
+/** Until etcd has no such lease. After its TTL, it expires by itself. */
 async function revoke(client: EtcdClient, lease: string, ttlMs: number): Promise<void> {
   const end = systemClock.monotonic() + ttlMs;
-  for (;;) {
-    const leftMs = end - systemClock.monotonic();
-    if (leftMs <= 0) return;
-    const policy = {
-      what: "revoke a lease",
-      giveUpMs: leftMs,
-      limitIsGiven: true,
-      answers: ["lease"],
-    } as const;
-    const isDone = await client
-      .call((member, options) => member.revoke(idOf(lease), options), policy)
-      .then(
-        () => true,
-        // It is gone already, or etcd refuses it.
-        (error: unknown) => !(error instanceof EtcdUnavailableError),
-      );
-    if (isDone) return;
-    await pause(systemClock, Math.min(MAX_PAUSE_MS, leftMs));
+  for (let leftMs = ttlMs; leftMs > 0; leftMs = end - systemClock.monotonic()) {
+    const policy = { what: "revoke a lease", giveUpMs: leftMs, limitIsGiven: true, answers: LEASE };
+    try {
+      return await client.call((member, options) => member.revoke(idOf(lease), options), policy);
+    } catch (error) {
+      if (error instanceof LeaseNotFoundError) return;
+    }
+    await pause(systemClock, Math.min(PAUSE_MS, leftMs));
   }
 }
 
@@ -118,5 +122,5 @@ async function revokeAll(): Promise<void> {
 for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) process.on(signal, () => {});
 process.stdout.on("error", () => {});
 createInterface({ input: process.stdin })
-  .on("line", (line) => take(JSON.parse(line) as GuardianOrder))
+  .on("line", take)
   .on("close", () => void revokeAll().finally(() => process.exit()));

@@ -8,6 +8,7 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { existsSync } from "node:fs";
 import type { Socket } from "node:net";
+import path from "node:path";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import { isMainThread } from "node:worker_threads";
@@ -33,8 +34,8 @@ export type GuardianOrder =
   | { readonly do: "guard"; readonly cluster: number; readonly lease: string; readonly ttlMs: number }
   | { readonly do: "forget"; readonly lease: string };
 
-/** In the package, and beside the sources. */
-const PROGRAMS = ["./leasehold-guardian.js", "../../dist/leasehold-guardian.js"];
+/** In the package, beside this module of a build, and from the sources. */
+const PROGRAMS = ["./leasehold-guardian.js", "./guardian-program.js", "../../dist/leasehold-guardian.js"];
 /** Until a guardian that does not answer is killed. */
 const FORGET_MS = 2000;
 /** What Node.js may need to start, and to trust the same authorities. */
@@ -57,23 +58,30 @@ function programOf(): string {
   return file;
 }
 
+const UNGUARDED =
+  "The guardian has ended. The next renewal starts another one; until then, a crash frees no lease before its TTL.";
+const WARNING = { type: "LeaseholdWarning", code: "GUARDIAN_ENDED" };
+
 /** The process, from the first lease on. */
 class GuardianProcess {
   readonly #child: ChildProcess;
   /** By lease: called when it has been forgotten. */
   readonly #forgetting = new Map<string, () => void>();
   hasEnded = false;
+  #dismissed = false;
 
   constructor(program: string) {
     const passed = PASSED.filter((name) => process.env[name] !== undefined);
     this.#child = spawn(process.execPath, [program], {
-      ...{ detached: true, cwd: "/", stdio: ["pipe", "pipe", "ignore"] },
+      ...{ detached: true, windowsHide: true, stdio: ["pipe", "pipe", "ignore"] },
+      cwd: path.parse(program).root,
       env: {
         ...Object.fromEntries(passed.map((name) => [name, process.env[name]])),
         ...(process.versions["electron"] !== undefined && { ELECTRON_RUN_AS_NODE: "1" }),
       },
     });
     const ended = (): void => {
+      if (!this.hasEnded && !this.#dismissed) process.emitWarning(UNGUARDED, WARNING);
       this.hasEnded = true;
       for (const lease of [...this.#forgetting.keys()]) this.#forgotten(lease);
     };
@@ -85,8 +93,9 @@ class GuardianProcess {
     // It does not keep this process alive.
     this.#child.unref();
     for (const end of [stdin, stdout]) (end as Socket | null)?.unref();
-    // A worker thread ends without its process.
-    this.order({ do: "begin", parent: isMainThread ? process.pid : undefined });
+    // A worker thread ends without its process. On Windows, the parent of a process stays the same for ever.
+    const isChecked = isMainThread && process.platform !== "win32";
+    this.order({ do: "begin", parent: isChecked ? process.pid : undefined });
   }
 
   order(order: GuardianOrder): void {
@@ -108,6 +117,7 @@ class GuardianProcess {
   }
 
   end(): void {
+    this.#dismissed = true;
     this.#child.stdin?.end();
   }
 

@@ -100,8 +100,9 @@ interface Where {
 /** One run and its verdict; the history, the verdict and a timeline are written to `keep`. */
 async function once(name: TierName, options: ChaosOptions, { seconds, keep, only, quiet }: Where) {
   const [of = "mutex"] = options.of;
-  const { seed, faults, ttlSeconds, workers, lanes, names, nested, tls, auth, etcdVersion, without } =
+  const { seed, faults, ttlSeconds, workers, lanes, names, nested, tls, auth, guardian, etcdVersion } =
     options;
+  const { without } = options;
   const wanted = only ?? options.only;
   const build =
     without === undefined
@@ -111,6 +112,7 @@ async function once(name: TierName, options: ChaosOptions, { seconds, keep, only
   const { run, planned, version } = await runLab({
     ...{ tier: tierOf(name), of, seed, seconds, ttlSeconds, workers, lanes, names, nested, tls, keep },
     ...(auth && { auth }),
+    guardian,
     ...(faults && { faults }),
     ...(wanted && { only: wanted }),
     ...(etcdVersion !== undefined && { etcdVersion }),
@@ -159,6 +161,7 @@ function replay(tier: TierName, options: ChaosOptions): string {
     ...words,
     ...(options.nested ? ["--nested"] : []),
     ...(options.tls ? ["--tls"] : []),
+    ...(options.guardian ? ["--guardian"] : []),
   ].join(" ");
 }
 

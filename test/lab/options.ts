@@ -17,6 +17,7 @@ export interface ChaosOptions {
   readonly nested: boolean;
   readonly tls: boolean;
   readonly auth: "on" | "off" | undefined;
+  readonly guardian: boolean;
   readonly etcdVersion: string | undefined;
   readonly keep: string | undefined;
   readonly build: string | undefined;
@@ -39,6 +40,7 @@ export const USAGE = `npm run chaos -- [options]
   --nested         every second lock lies under the one before it
   --tls            workers speak TLS (t2); faults that need it bring it with them
   --auth on|off    etcd has users, and asks for passwords at the beginning or does not (t1, t2)
+  --guardian       each worker has a guardian, which revokes its leases when it is killed
   --etcd VERSION   such as 3.5; default: the first etcd that is found
   --keep DIR       leaves the history there also when all went well
   --build DIR      another build of leasehold, such as a mutant
@@ -56,7 +58,7 @@ export function parseOptions(args: readonly string[]): ChaosOptions | "list" | "
     options: {
       ...{ tier: text, of: text, seed: text, time: text, faults: text, only: text, ttl: text },
       ...{ workers: text, lanes: text, names: text, nested: flag, without: text },
-      ...{ tls: flag, auth: text },
+      ...{ tls: flag, auth: text, guardian: flag },
       ...{ etcd: text, keep: text, build: text, shrink: text, quiet: flag, list: flag, help: flag },
     },
   });
@@ -76,6 +78,7 @@ export function parseOptions(args: readonly string[]): ChaosOptions | "list" | "
     nested: values.nested,
     tls: values.tls,
     auth: onOrOff(values.auth),
+    guardian: values.guardian,
     etcdVersion: values.etcd,
     keep: values.keep,
     build: values.build,

@@ -25,6 +25,7 @@ export interface Hunt extends Pick<
   | "oneAddress"
   | "tls"
   | "auth"
+  | "guardian"
 > {
   readonly tier: TierName;
   readonly seconds: number;

@@ -154,6 +154,18 @@ export const OTHERS: readonly Mutant[] = [
     hunt: leaders(["delete-key"]),
   },
   {
+    name: "live-parent-revoked",
+    wrong: "revokes the leases of a process that has not ended",
+    patches: [
+      {
+        file: "session/guardian-program.js",
+        from: "void warmUp(order);",
+        to: "setTimeout(() => { parent = undefined; void revokeAll(); }, order.ttlMs / 2);",
+      },
+    ],
+    hunt: t1(["link-reset"], { guardian: true, camp: 1 }),
+  },
+  {
     name: "gap-not-replayed",
     wrong:
       "reads the present state when an observer's watch breaks, though etcd still has what happened since",

@@ -45,6 +45,8 @@ export interface LabOptions {
   readonly oneAddress?: boolean;
   readonly tls?: boolean;
   readonly auth?: "on" | "off";
+  /** Each worker has a guardian. */
+  readonly guardian?: boolean;
   /** What is acquired under the names; default: a mutex. */
   readonly of?: Of;
   /** A folder with another build of leasehold. */
@@ -130,7 +132,8 @@ class Lab {
     );
     const { hosts, access } = from.ground;
     const work = { seed, locks, of, registers: REGISTERS, ttlSeconds, lanes, camp, valueBytes, build };
-    const task = { ...work, hosts, access, requestTimeoutMs: REQUEST_TIMEOUT_MS };
+    const { guardian = false } = options;
+    const task = { ...work, hosts, access, guardian, requestTimeoutMs: REQUEST_TIMEOUT_MS };
     this.#crew = new Crew({ count: workers, folder: from.folder, task });
     this.#kinds = chosen(options);
     const { lastsMs } = options;

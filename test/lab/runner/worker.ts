@@ -28,6 +28,7 @@ export interface Task extends BaseTask {
   readonly lanes: number;
   readonly camp: number;
   readonly valueBytes: number;
+  readonly guardian: boolean;
   /** A folder with another build of leasehold. */
   readonly build?: string;
 }
@@ -75,6 +76,7 @@ const cluster = leasehold.connect({
   ...(auth && { auth }),
   ...(credentials && { credentials }),
   requestTimeoutMs,
+  guardian: task.guardian,
   session: { ttlSeconds, owner: `${p}/shared` },
 });
 const first = Number(/\d+/.exec(p)?.[0]);

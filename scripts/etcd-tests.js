@@ -6,7 +6,7 @@ import { fileURLToPath } from "node:url";
 const ROOT = fileURLToPath(new URL("../", import.meta.url));
 const SEARCH = path.join(ROOT, "test/support/etcd/etcd-find.js");
 /** By `leasehold/testing`, or by a program that they start. */
-const OTHERS = ["test/integration/testing/faults.test.ts", "test/meta/project/etcd-cli.test.ts"];
+const OTHERS = ["test/slow/testing/faults.test.ts", "test/meta/project/etcd-cli.test.ts"];
 
 /** @returns {string[]} their paths in the repository */
 export function filesThatNeedEtcd() {

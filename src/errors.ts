@@ -103,16 +103,23 @@ export class EtcdUnavailableError extends LeaseholdError {
   readonly code = "ETCD_UNAVAILABLE";
   declare readonly cause: AggregateError;
   readonly #what: string;
+  readonly #members: ReadonlyMap<string, Error>;
 
-  constructor(
-    what: string,
-    /** The last failure of each member that was tried, by host. */
-    readonly members: ReadonlyMap<string, Error>,
-  ) {
+  constructor(what: string, members: ReadonlyMap<string, Error>) {
     super(`etcd did not answer (${what})${members.size > 0 ? `: ${failuresText(members)}` : ""}`, {
       cause: causeOf(members),
     });
     this.#what = what;
+    this.#members = members;
+  }
+
+  /** The last failure of each member that was tried, by host. Those of `cause`: an error that is printed has them once. */
+  get members(): ReadonlyMap<string, Error> {
+    return this.#members;
+  }
+
+  override toJSON(): Readonly<Record<string, unknown>> {
+    return { ...super.toJSON(), members: jsonOf(this.#members) };
   }
 
   override get name() {

@@ -1,10 +1,11 @@
 import { BaseSequencer, type TestSpecification } from "vitest/node";
 
 const INTEGRATION = [
-  ...["cli/run", "cli/queues", "cli/run-loss", "cli/run-once", "failover/lost-replies", "failover/outage"],
-  ...["session/closing-refused", "session/exit", "session/loss", "testing/faults", "web-locks/deviations"],
+  ...["cli/run", "cli/queues", "cli/errors", "failover/outage", "session/guardian"],
+  ...["session/closing-refused", "session/exit", "session/loss", "web-locks/deviations"],
 ];
 const SLOWEST = [
+  ...["testing/faults", "failover/lost-replies", "cli/run-once", "cli/run-loss", "cli/width"],
   ...["security/hostile-keys", "diagnostics/loggers", "failover/dead-etcd", "crowds/bulk-crowds"],
   ...["crowds/waiter-memory", "failover/rejoin-outage", "diagnostics/acquire", "diagnostics/log"],
   ...["security/answers", "testing/processes", "testing/lifetime", "conformance/server-lease"],

@@ -6,6 +6,8 @@ import {
   connect,
   Election,
   type Hold,
+  lead,
+  type Leadership,
   lockAll,
   Mutex,
   Semaphore,
@@ -145,6 +147,21 @@ test("a hold that outlasts its maxHoldMs, once, although it is released later", 
   const about = { name: "max-hold", label: "ends/:id", fence: lock.fence };
   expect(ends.messages).toMatchObject([{ ...about, reason: "max_hold", error: lock.signal.reason as Error }]);
   expect(ends.messages[0]?.heldMs).toBeGreaterThanOrEqual(50);
+});
+
+test("a term of lead whose work is not healthy, with the reason", async () => {
+  using ends = new Published<HoldEndMessage>(holdEndChannel);
+  const stop = new AbortController();
+  const healthy = () => Promise.reject(new Error("no disk"));
+  const work = async ({ signal }: Leadership) => {
+    await once(signal, "abort");
+    stop.abort();
+  };
+  await lead(two.cluster, "ill", work, { healthy, everyMs: 10, signal: stop.signal });
+
+  expect(ends.messages).toMatchObject([{ name: "ill", reason: "unhealthy" }]);
+  expect(ends.messages[0]?.error).toMatchObject({ code: "LOCK_LOST", loss: "unhealthy" });
+  expect((ends.messages[0]?.error?.cause as Error).message).toBe("no disk");
 });
 
 test("lockAll has one end, however many names it has", async () => {

@@ -34,7 +34,7 @@ const ALSO: Readonly<Record<string, readonly string[]>> = {
 };
 /** Blocks in these languages are quoted from examples/, line by line. */
 const QUOTED = ["js", "sql", "lua"];
-/** Its programs are run by test/integration/testing. */
+/** Its programs are run by test/slow/testing/faults.test.ts. */
 const RUN_ELSEWHERE = "docs/testing-your-code.md";
 /** Why blocks of the other languages are not run here. Blocks without a language are commands. */
 const NOT_CODE: Readonly<Record<string, string>> = {

@@ -17,7 +17,7 @@ const MANY: Hints = { of: "mutex", processes: 2, lanes: 4, names: 4 };
 const LONGEST_VALUE = 65_536;
 
 /** Mutants that the simulation cannot show: it has no sockets of Node.js, whose events carry an async context. */
-export const UNSIMULATED: ReadonlySet<string> = new Set(["context-inherited"]);
+export const UNSIMULATED: ReadonlySet<string> = new Set(["context-inherited", "live-parent-revoked"]);
 
 /** Where each other mutant is looked for. */
 export const MUTANT_HUNTS: Readonly<Record<string, Ground>> = {

@@ -2,7 +2,7 @@
 import { SpanStatusCode } from "@opentelemetry/api";
 import { once } from "node:events";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import { type Cluster, connect, type Lock, Mutex } from "../../../src/index.js";
+import { type Cluster, connect, lead, type Leadership, type Lock, Mutex } from "../../../src/index.js";
 import type { Instrumentation } from "../../../src/otel/instrument.js";
 import { type EtcdCluster, startEtcd } from "../../support/etcd/etcd.js";
 import { MemorySdk } from "../../support/fixtures/otel.js";
@@ -42,10 +42,11 @@ interface Held {
   readonly lock: Lock;
 }
 
-const NONE = { max_hold: 0, expired: 0, revoked: 0, deleted: 0, closed: 0 };
+const NONE = { max_hold: 0, unhealthy: 0, expired: 0, revoked: 0, deleted: 0, closed: 0 };
 const LOSSES: Readonly<Record<keyof typeof NONE, (held: Held) => Promise<unknown>>> = {
   // By itself.
   max_hold: () => Promise.resolve(),
+  unhealthy: () => Promise.resolve(),
   expired: ({ proxy }) => proxy.mode("blackhole"),
   revoked: async ({ cluster }) => revoke(etcd.member, (await cluster.session()).leaseId),
   deleted: async ({ lock }) => {
@@ -55,12 +56,27 @@ const LOSSES: Readonly<Record<keyof typeof NONE, (held: Held) => Promise<unknown
   closed: ({ cluster }) => cluster.close({ drainMs: 0 }),
 };
 
+/** The term of a leader that is not healthy, from its beginning on. */
+const illLeader = (cluster: Cluster, name: string) =>
+  new Promise<Lock>((resolve, reject) => {
+    const stop = new AbortController();
+    const work = async (leadership: Leadership) => {
+      resolve(leadership);
+      await once(leadership.signal, "abort");
+      stop.abort();
+    };
+    lead(cluster, name, work, { signal: stop.signal, healthy: () => false, everyMs: 300 }).catch(reject);
+  });
+
 describe.each(Object.entries(LOSSES))("a hold that is lost: %s", (reason, lose) => {
   test("is counted under its reason only, and its span has the reason", { timeout: 40_000 }, async () => {
     await using proxy = await startTcpProxy({ port: etcd.member.clientPort });
     const cluster = connect({ hosts: proxy.endpoint, session: { ttlSeconds: TTL_SECONDS } });
     const limits = reason === "max_hold" ? { maxHoldMs: LIMIT_MS } : {};
-    const lock = await new Mutex(cluster, `faults/${reason}`, limits).lock();
+    const name = `faults/${reason}`;
+    const lock = await (reason === "unhealthy"
+      ? illLeader(cluster, name)
+      : new Mutex(cluster, name, limits).lock());
     expect(await lost()).toEqual(NONE);
 
     await lose({ cluster, proxy, lock });

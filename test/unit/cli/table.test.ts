@@ -1,4 +1,4 @@
-// Tables and texts on a terminal: as wide as it is at most. With the real program: integration/cli/width.test.ts.
+// Tables and texts on a terminal: as wide as it is at most. With the real program: slow/cli/width.test.ts.
 import { describe, expect, test } from "vitest";
 import { helpOf, overview } from "../../../src/cli/arguments.js";
 import { allCommands } from "../../../src/cli/commands.js";

@@ -51,7 +51,7 @@ describe("a function as credentials", () => {
     [
       "returns the key of another certificate",
       () => ({ ...old, certChain: one!.certificate, privateKey: other!.key }),
-      "the key being that of the certificate",
+      "to be a certificate and its key",
     ],
     ["returns a promise", () => Promise.resolve(fresh), "Expected credentials() to be an object"],
     ["returns nothing", () => undefined, "Expected credentials() to be an object"],

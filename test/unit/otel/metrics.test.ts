@@ -106,6 +106,7 @@ describe("leasehold.holds.lost", () => {
     expect(points.map(({ attributes, value }) => [attributes["leasehold.reason"], value])).toEqual([
       ...[
         ["max_hold", 1],
+        ["unhealthy", 0],
         ["expired", 1],
       ],
       ...[

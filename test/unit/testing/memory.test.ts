@@ -1,4 +1,4 @@
-// An etcd in the process. What it has in common with a real one is in test/integration/testing; how its answers compare with those
+// An etcd in the process. What it has in common with a real one is in test/slow/testing/faults.test.ts; how its answers compare with those
 // of etcd, in test/meta/fidelity.
 import { createHook } from "node:async_hooks";
 import { execFile } from "node:child_process";

@@ -158,6 +158,7 @@ async function bundleEntries(outDir, entries, format) {
   // Imported here: this file is loaded before the packages are installed.
   const { rolldown } = await import("rolldown");
   const extension = format === "cjs" ? ".cjs" : ".js";
+  const isMinified = format === "cjs" || entries.includes(GUARDIAN);
   const modules = await rolldown({
     input: Object.fromEntries(
       entries.map((entry) => [path.basename(ENTRIES[entry], ".js"), path.join(outDir, entry)]),
@@ -183,8 +184,10 @@ async function bundleEntries(outDir, entries, format) {
       chunkFileNames: ({ name }) => (name === CORE ? `${CORE}.js` : `leasehold-cli-${name}.js`),
       // Otherwise what several commands share is a file for each set of them.
       codeSplitting: { groups: format === "esm" && entries.length > 1 ? GROUPS : [] },
-      // Names and lines stay as they are: stack traces show them.
-      comments: { legal: true, annotation: false, jsdoc: false },
+      // Names and lines stay as they are: stack traces show them. Nobody sees those of the guardian, and the files for loaders that
+      // have no ES modules are a second copy: they have to be small.
+      comments: isMinified ? false : { legal: true, annotation: false, jsdoc: false },
+      ...(isMinified && { minify: true }),
       // import() of an external package works in Jest's CommonJS only as require().
       dynamicImportInCjs: false,
     });

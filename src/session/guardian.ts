@@ -5,13 +5,8 @@
 // - What it must know, passwords and keys included, reaches it through that pipe: others see neither arguments nor environment.
 // - A lease that is given up without a revocation is forgotten by it first: `forget` resolves when it has said so.
 // - One serves all clusters of this process, or of a worker thread, which ends by itself. It ends with the last of them.
-import { type ChildProcess, spawn } from "node:child_process";
-import { existsSync } from "node:fs";
+import type { ChildProcess } from "node:child_process";
 import type { Socket } from "node:net";
-import path from "node:path";
-import { createInterface } from "node:readline";
-import { fileURLToPath } from "node:url";
-import { isMainThread } from "node:worker_threads";
 import type { EtcdClient } from "../etcd/client.js";
 import { rangeError } from "../options/check.js";
 import type { CheckedConnect, CheckedCredentials } from "../options/connect.js";
@@ -43,8 +38,12 @@ const PASSED = ["LD_LIBRARY_PATH", "NODE_EXTRA_CA_CERTS", "SSL_CERT_FILE", "SSL_
 
 /** @throws {RangeError} where no guardian can be started. */
 function programOf(): string {
-  const files = PROGRAMS.map((name) => fileURLToPath(new URL(name, import.meta.url)));
-  const file = files.find((each) => existsSync(each));
+  const { existsSync } = process.getBuiltinModule("node:fs");
+  const { fileURLToPath } = process.getBuiltinModule("node:url");
+  const path = process.getBuiltinModule("node:path");
+  // By hand: bundlers take new URL(…, import.meta.url) for a file of theirs.
+  const folder = path.dirname(fileURLToPath(import.meta.url));
+  const file = PROGRAMS.map((name) => path.join(folder, name)).find((each) => existsSync(each));
   const rule = "false or left out here:";
   if (file === undefined)
     throw rangeError(
@@ -72,6 +71,10 @@ class GuardianProcess {
 
   constructor(program: string) {
     const passed = PASSED.filter((name) => process.env[name] !== undefined);
+    const { spawn } = process.getBuiltinModule("node:child_process");
+    const { isMainThread } = process.getBuiltinModule("node:worker_threads");
+    const { createInterface } = process.getBuiltinModule("node:readline");
+    const path = process.getBuiltinModule("node:path");
     this.#child = spawn(process.execPath, [program], {
       ...{ detached: true, windowsHide: true, stdio: ["pipe", "pipe", "ignore"] },
       cwd: path.parse(program).root,

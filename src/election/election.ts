@@ -24,6 +24,7 @@ import type { LockOptions, QueueWaitOptions, WaitOptions } from "../session/sess
 import { acquireChannel, electionChannel } from "../telemetry/channels.js";
 import type { ElectionMessage } from "../telemetry/messages.js";
 import { withJson } from "../telemetry/publish.js";
+import type { Timer } from "../util/clock.js";
 import { atCaller, withCallersStack } from "../util/own-context.js";
 import { settleWithin } from "../util/settle.js";
 import { Feed, QueueWatch } from "../view/queue-watch.js";
@@ -145,6 +146,8 @@ export class LeadershipHandle extends ExclusiveHoldHandle implements Leadership 
   #modified: bigint;
   #proclaiming: Promise<unknown> = Promise.resolve();
   #health: HealthWatch | undefined;
+  /** Until the key of a term that was not healthy is deleted. */
+  #grace: Timer | undefined;
 
   constructor(queue: Queue, entry: JoinedEntry, watched: boolean) {
     super(queue, entry, watched);
@@ -176,14 +179,25 @@ export class LeadershipHandle extends ExclusiveHoldHandle implements Leadership 
     const { clock } = this.#lease.services;
     const failed = (reason: Error): void => {
       this.giveUp(new LockLostError(this.name, this.key, "unhealthy", reason));
-      clock.after(options.graceMs, () => void this.release().catch(() => undefined));
+      this.#grace = clock.after(options.graceMs, () => void this.release().catch(() => undefined));
     };
     this.#health = new HealthWatch(options, clock, failed);
+  }
+
+  override ended(...how: Parameters<ExclusiveHoldHandle["ended"]>): void {
+    this.#health?.stop();
+    super.ended(...how);
+  }
+
+  protected override releaseOnce(): Promise<void> {
+    this.#health?.stop();
+    return super.releaseOnce();
   }
 
   /** The work has ended. */
   ignoreHealth(): void {
     this.#health?.stop();
+    this.#grace?.cancel();
   }
 
   async #proclaim(value: string): Promise<void> {

@@ -100,11 +100,10 @@ export class HealthWatch {
 
   /** Never rejects. A check that never ends is the last one. */
   async #check(): Promise<void> {
-    const begun = this.clock.monotonic();
     const problem = await problemOf(this.options.healthy);
     if (this.#over) return;
     if (problem) return this.#fail(problem);
-    this.#goodAt = Math.max(this.#goodAt, begun);
+    this.beat();
     this.#checkSoon();
   }
 
@@ -130,13 +129,14 @@ async function problemOf(healthy: CheckedHealth["healthy"]): Promise<Error | und
   try {
     return (await healthy?.()) === false ? new Error("healthy has returned false") : undefined;
   } catch (error) {
-    return error instanceof Error ? error : new Error(`healthy has thrown ${String(error)}`);
+    // Any value may be thrown, also one that has no text.
+    return error instanceof Error ? error : new Error("healthy has thrown what is no Error");
   }
 }
 
 /** Resolves when a check has passed, with pauses between checks that fail, or when `stop` aborts. */
 export async function untilHealthy(
-  { healthy, withinMs }: CheckedHealth,
+  { healthy }: CheckedHealth,
   {
     clock,
     stop,
@@ -150,7 +150,8 @@ export async function untilHealthy(
       passed = problem === undefined;
       done.abort();
     });
-    await pause(clock, withinMs, stop, done.signal);
+    // A check that hangs is not healthy: it is not begun a second time.
+    await pause(clock, MAX_MS, stop, done.signal);
     if (passed) return;
     await pause(clock, nextMs(), stop);
   }

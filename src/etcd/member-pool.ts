@@ -61,9 +61,9 @@ export class MemberPool {
     this.#next = Math.floor(clock.random() * options.hosts.length);
   }
 
-  /** The certificates that were read last. */
-  get credentials(): CheckedCredentials | undefined {
-    return this.#credentials?.last;
+  /** The certificates, read again, or those that were read last. */
+  credentials(again: boolean): CheckedCredentials | undefined {
+    return again ? this.#credentials?.current : this.#credentials?.last;
   }
 
   /** The member in use. All streams and calls start here; the first use connects. */

@@ -36,10 +36,18 @@ function take(line: string): void {
       void warmUp(order);
       break;
     case "forget":
-      leases.delete(order.lease);
+      forget(order.lease);
       process.stdout.write(`${order.lease}\n`);
       break;
   }
+}
+
+/** A cluster is forgotten with its last lease. */
+function forget(lease: string): void {
+  const cluster = leases.get(lease)?.cluster;
+  leases.delete(lease);
+  if (cluster !== undefined && ![...leases.values()].some((other) => other.cluster === cluster))
+    reaches.delete(cluster);
 }
 
 /** The parent may have died in the middle of a line. */
@@ -84,12 +92,15 @@ async function warmUp({
   const reach = reaches.get(cluster);
   if (isWarm || !reach) return;
   isWarm = true;
-  const client = clientOf(reach);
   const policy = { what: "read a lease", giveUpMs: reach.requestTimeoutMs };
-  await client
-    .call((member, options) => member.timeToLive(idOf(lease), options), policy)
-    .catch(() => undefined);
-  client.close();
+  try {
+    const client = clientOf(reach);
+    await client
+      .call((member, options) => member.timeToLive(idOf(lease), options), policy)
+      .finally(() => client.close());
+  } catch {
+    // The parent may reach etcd nevertheless: it is tried again when it matters.
+  }
 }
 
 const idOf = (lease: string): bigint => BigInt(`0x${lease}`);
@@ -110,12 +121,13 @@ async function revoke(client: EtcdClient, lease: string, ttlMs: number): Promise
 
 async function revokeAll(): Promise<void> {
   if (leases.size === 0 || !(await isOrphaned())) return;
-  const clients = new Map([...reaches].map(([cluster, reach]) => [cluster, clientOf(reach)]));
-  const revocations = [...leases].map(async ([lease, { cluster, ttlMs }]) => {
-    const client = clients.get(cluster);
-    if (client) await revoke(client, lease, ttlMs);
-  });
-  await Promise.all(revocations);
+  await Promise.allSettled([...reaches].map(([cluster, reach]) => revokeOf(cluster, reach)));
+}
+
+async function revokeOf(cluster: number, reach: Reach): Promise<void> {
+  const client = clientOf(reach);
+  const own = [...leases].filter(([, lease]) => lease.cluster === cluster);
+  await Promise.all(own.map(([lease, { ttlMs }]) => revoke(client, lease, ttlMs)));
 }
 
 // What ends the group of the parent, or its service, does not end this process before its work is done.

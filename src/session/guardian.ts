@@ -31,10 +31,20 @@ export type GuardianOrder =
 
 /** In the package, beside this module of a build, and from the sources. */
 const PROGRAMS = ["./leasehold-guardian.js", "./guardian-program.js", "../../dist/leasehold-guardian.js"];
+/** Certificates are read so often, at a renewal. */
+const READ_MS = 10_000;
+/** From one start to the next, if it ends at once. */
+const RESTART_MS = 5000;
 /** Until a guardian that does not answer is killed. */
 const FORGET_MS = 2000;
 /** What Node.js may need to start, and to trust the same authorities. */
-const PASSED = ["LD_LIBRARY_PATH", "NODE_EXTRA_CA_CERTS", "SSL_CERT_FILE", "SSL_CERT_DIR", "OPENSSL_CONF"];
+const PASSED = [
+  ...["LD_LIBRARY_PATH", "NODE_EXTRA_CA_CERTS", "NODE_USE_SYSTEM_CA"],
+  ...["SSL_CERT_FILE", "SSL_CERT_DIR", "OPENSSL_CONF"],
+];
+/** The flags of Node.js for the same purpose. */
+const TRUST =
+  /^--(?:use-(?:openssl|bundled|system)-ca$|openssl-[\w-]+(?:=|$)|tls-[\w.-]+(?:=|$)|(?:enable|force)-fips$)/;
 
 /** @throws {RangeError} where no guardian can be started. */
 function programOf(): string {
@@ -61,48 +71,62 @@ const UNGUARDED =
   "The guardian has ended. The next renewal starts another one; until then, a crash frees no lease before its TTL.";
 const WARNING = { type: "LeaseholdWarning", code: "GUARDIAN_ENDED" };
 
+/** Throws, or tells by its event "error", where the system starts no further process. */
+function started(program: string): ChildProcess {
+  const { spawn } = process.getBuiltinModule("node:child_process");
+  const passed = PASSED.filter((name) => process.env[name] !== undefined);
+  const words = [...process.execArgv, ...(process.env["NODE_OPTIONS"] ?? "").split(/\s+/)];
+  const flags = words.filter((word) => TRUST.test(word));
+  return spawn(process.execPath, [...flags, program], {
+    ...{ detached: true, windowsHide: true, stdio: ["pipe", "pipe", "ignore"] },
+    env: {
+      ...Object.fromEntries(passed.map((name) => [name, process.env[name]])),
+      ...(process.versions["electron"] !== undefined && { ELECTRON_RUN_AS_NODE: "1" }),
+    },
+  });
+}
+
 /** The process, from the first lease on. */
 class GuardianProcess {
-  readonly #child: ChildProcess;
+  #child: ChildProcess | undefined;
   /** By lease: called when it has been forgotten. */
   readonly #forgetting = new Map<string, () => void>();
   hasEnded = false;
   #dismissed = false;
 
   constructor(program: string) {
-    const passed = PASSED.filter((name) => process.env[name] !== undefined);
-    const { spawn } = process.getBuiltinModule("node:child_process");
+    try {
+      this.#child = started(program);
+      this.#attend(this.#child);
+    } catch {
+      this.#ended();
+    }
     const { isMainThread } = process.getBuiltinModule("node:worker_threads");
-    const { createInterface } = process.getBuiltinModule("node:readline");
-    const path = process.getBuiltinModule("node:path");
-    this.#child = spawn(process.execPath, [program], {
-      ...{ detached: true, windowsHide: true, stdio: ["pipe", "pipe", "ignore"] },
-      cwd: path.parse(program).root,
-      env: {
-        ...Object.fromEntries(passed.map((name) => [name, process.env[name]])),
-        ...(process.versions["electron"] !== undefined && { ELECTRON_RUN_AS_NODE: "1" }),
-      },
-    });
-    const ended = (): void => {
-      if (!this.hasEnded && !this.#dismissed) process.emitWarning(UNGUARDED, WARNING);
-      this.hasEnded = true;
-      for (const lease of [...this.#forgetting.keys()]) this.#forgotten(lease);
-    };
-    this.#child.on("error", ended).on("exit", ended);
-    const { stdin, stdout } = this.#child;
-    stdin?.on("error", () => {});
-    if (stdout)
-      createInterface({ input: stdout.on("error", () => {}) }).on("line", (lease) => this.#forgotten(lease));
-    // It does not keep this process alive.
-    this.#child.unref();
-    for (const end of [stdin, stdout]) (end as Socket | null)?.unref();
     // A worker thread ends without its process. On Windows, the parent of a process stays the same for ever.
     const isChecked = isMainThread && process.platform !== "win32";
     this.order({ do: "begin", parent: isChecked ? process.pid : undefined });
   }
 
+  #attend(child: ChildProcess): void {
+    const { createInterface } = process.getBuiltinModule("node:readline");
+    const { stdin, stdout } = child;
+    child.on("error", () => this.#ended()).on("exit", () => this.#ended());
+    stdin?.on("error", () => {});
+    if (stdout)
+      createInterface({ input: stdout.on("error", () => {}) }).on("line", (lease) => this.#forgotten(lease));
+    // It does not keep this process alive.
+    child.unref();
+    for (const end of [stdin, stdout]) (end as Socket | null)?.unref();
+  }
+
+  #ended(): void {
+    if (!this.hasEnded && !this.#dismissed) process.emitWarning(UNGUARDED, WARNING);
+    this.hasEnded = true;
+    for (const lease of [...this.#forgetting.keys()]) this.#forgotten(lease);
+  }
+
   order(order: GuardianOrder): void {
-    if (!this.hasEnded) this.#child.stdin?.write(`${JSON.stringify(order)}\n`);
+    if (!this.hasEnded) this.#child?.stdin?.write(`${JSON.stringify(order)}\n`);
   }
 
   /** Resolves when it cannot revoke the lease any more. */
@@ -110,7 +134,9 @@ class GuardianProcess {
     if (this.hasEnded) return Promise.resolve();
     return new Promise((resolve) => {
       // One that does not answer could still revoke the lease.
-      const timer = clock.after(FORGET_MS, () => void this.#child.kill("SIGKILL"));
+      const kill = (): void => void (this.#forgetting.has(lease) && this.#child?.kill("SIGKILL"));
+      // If this process was blocked meanwhile, the answer has arrived, and was not read yet.
+      const timer = clock.after(FORGET_MS, () => void clock.afterPendingEvents(kill));
       this.#forgetting.set(lease, () => {
         timer.cancel();
         resolve();
@@ -121,7 +147,7 @@ class GuardianProcess {
 
   end(): void {
     this.#dismissed = true;
-    this.#child.stdin?.end();
+    this.#child?.stdin?.end();
   }
 
   #forgotten(lease: string): void {
@@ -132,6 +158,8 @@ class GuardianProcess {
 
 /** Of this process, or of this worker thread. */
 let running: GuardianProcess | undefined;
+/** When it was started, on the monotonic clock. */
+let startedAt = -Infinity;
 const guarded = new Set<Guardian>();
 let clusters = 0;
 
@@ -142,6 +170,8 @@ export class Guardian {
   /** By ID, in hexadecimal: the TTL. */
   readonly #leases = new Map<string, number>();
   #told: { readonly process: GuardianProcess; readonly reach: string } | undefined;
+  /** When the certificates were read, on the monotonic clock. */
+  #readAt = -Infinity;
 
   /** @throws {RangeError} where no guardian can be started. */
   constructor(
@@ -163,7 +193,11 @@ export class Guardian {
     const lease = leaseId.toString(16);
     if (!this.#leases.delete(lease)) return;
     const forgotten = running?.forget(lease, this.clock);
-    if (this.#leases.size === 0) guarded.delete(this);
+    if (this.#leases.size === 0) {
+      guarded.delete(this);
+      // So has it the cluster, with its last lease.
+      this.#told = undefined;
+    }
     await forgotten;
     // The next lease starts another one.
     if (guarded.size > 0) return;
@@ -173,14 +207,18 @@ export class Guardian {
 
   /** Tells how etcd is reached now: certificates are exchanged, and members. Starts the process again if it has ended. */
   refresh(): void {
-    this.#refreshed();
+    if (this.#leases.size > 0) this.#refreshed();
   }
 
   /** False: a new process was started, and has been told everything. */
   #refreshed(): boolean {
-    const hadEnded = running === undefined || running.hasEnded;
-    if (hadEnded) running = inOwnContext(() => new GuardianProcess(this.#program));
-    const now = { process: running as GuardianProcess, reach: JSON.stringify(this.#reach()) };
+    const at = this.clock.monotonic();
+    if (running === undefined || (running.hasEnded && at - startedAt >= RESTART_MS)) {
+      startedAt = at;
+      running = inOwnContext(() => new GuardianProcess(this.#program));
+    }
+    if (running.hasEnded) return true;
+    const now = { process: running, reach: JSON.stringify(this.#reach(at)) };
     const isNew = this.#told?.process !== now.process;
     if (!isNew && this.#told?.reach === now.reach) return true;
     this.#told = now;
@@ -191,9 +229,12 @@ export class Guardian {
     return false;
   }
 
-  #reach(): Reach {
+  #reach(at: number): Reach {
     const { hosts, auth, requestTimeoutMs, connectTimeoutMs } = this.options;
-    const pem = this.client.pool.credentials;
+    const isOld = at - this.#readAt >= READ_MS;
+    if (isOld) this.#readAt = at;
+    // A connection that lasts reads no certificates, and the guardian will open another one.
+    const pem = this.client.pool.credentials(isOld);
     const credentials = pem && {
       rootCertificate: textOf(pem.rootCertificate),
       privateKey: textOf(pem.privateKey),

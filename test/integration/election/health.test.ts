@@ -107,6 +107,40 @@ test("a service that was not healthy campaigns again when its work has ended and
   expect(second.held).toBe(true);
 });
 
+test("a check that takes most of withinMs, and passes, ends no term", async () => {
+  let checks = 0;
+  const healthy = () => new Promise<boolean>((resolve) => setTimeout(() => resolve(++checks > 0), 300));
+  await using service = new Service("health/slow", { healthy, everyMs: 50, withinMs: 400 });
+  const first = await service.term(0);
+  await expect.poll(() => checks).toBeGreaterThan(3);
+
+  expect(first.held).toBe(true);
+});
+
+test("what is thrown may be no Error, and have no text", async () => {
+  const healthy = () => {
+    throw Object.create(null);
+  };
+  await using service = new Service("health/null", { healthy, everyMs: 10 });
+
+  expect((await aborted(await service.term(0))).message).toContain("healthy has thrown what is no Error");
+});
+
+test.each(["a resignation", "a loss"])("no check is made after the end of a term by %s", async (end) => {
+  let checks = 0;
+  const healthy = () => ++checks > 0;
+  await using service = new Service(`health/after ${end}`, { healthy, everyMs: 20 });
+  const first = await service.term(0);
+  if (end === "a loss") await two.etcd.etcdctl(["del", first.key]);
+  else await first.resign();
+  await aborted(first);
+  const before = checks;
+  // Ten times as long as between two checks.
+  for (let n = 0; n < 10; n++) await new Promise((resolve) => setTimeout(resolve, 20));
+
+  expect(checks).toBe(before);
+});
+
 test("the grace passes between the abort and the resignation", async () => {
   await using service = new Service("health/grace", { healthy: () => false, everyMs: 10, graceMs: 60_000 });
   const first = await service.term(0);

@@ -169,6 +169,20 @@ test("a cluster without sessions has none, and the next session starts another",
   await expect.poll(() => guardiansOf(process.pid)).toEqual([]);
 });
 
+test("where the system starts none, locks work, and a warning says so", async () => {
+  const { execPath } = process;
+  onTestFinished(() => void (process.execPath = execPath));
+  process.execPath = "/no/such/node";
+  await using cluster = connect({ ...optionsOf(), guardian: true });
+  const warned = once(process, "warning") as Promise<[Error & { code: string }]>;
+  await new Mutex(cluster, "none/a").withLock(({ held }) => expect(held).toBe(true));
+
+  const [warning] = await warned;
+  expect(warning).toMatchObject({ name: "LeaseholdWarning", code: "GUARDIAN_ENDED" });
+  const session = await cluster.session();
+  expect(await session.orphan()).toBe(session.leaseId);
+});
+
 test("an etcd in this process cannot be guarded, nor what a client of etcd3 reaches", async () => {
   await using memory = await memoryEtcd();
   expect(() => connect({ hosts: memory.hosts, guardian: true })).toThrow(

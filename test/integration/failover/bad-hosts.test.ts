@@ -150,7 +150,8 @@ test.for(["grant", "join"] as const)(
     const hosts = proxies.map(({ endpoint }) => endpoint);
     const session = { ttlSeconds: SHORT_TTL_SECONDS };
     const cluster = connect({ hosts, requestTimeoutMs: 500, session });
-    const lock = () => new Mutex(cluster, "two/clusters").lock({ timeoutMs: 1500 });
+    // Long enough for an attempt at each host, also on a busy machine.
+    const lock = () => new Mutex(cluster, "two/clusters").lock({ timeoutMs: 5000 });
     let locking: ReturnType<typeof lock> | undefined;
     // A read shows which cluster is the own one, and so does the grant.
     if (step === "grant") await new Election(cluster, "two/nobody").leader();

@@ -3,13 +3,14 @@
 // The figures of docs/busy-and-dead.md.
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { mkdirSync, readdirSync, readFileSync, rmdirSync, writeFileSync } from "node:fs";
+import { mkdirSync, readFileSync, rmdirSync, writeFileSync } from "node:fs";
 import os from "node:os";
 import { createInterface } from "node:readline";
 import { setTimeout as delay } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { connect, lead, Mutex } from "leasehold";
 import { startEtcd } from "../test/support/etcd/etcd.js";
+import { guardiansOf } from "../test/support/programs/guardians.js";
 
 const ROUNDS = Number(process.argv[2] ?? 50);
 const PROGRAM = fileURLToPath(new URL("../test/support/programs/guarded-program.js", import.meta.url));
@@ -41,18 +42,6 @@ function confine(pid) {
   writeFileSync(`${folder}/memory.limit_in_bytes`, String(300 * 1024 * 1024));
   for (const each of [pid, ...guardiansOf(pid)]) writeFileSync(`${folder}/cgroup.procs`, String(each));
   return folder;
-}
-
-/** @param {number} parent @returns {number[]} */
-function guardiansOf(parent) {
-  const pids = readdirSync("/proc").filter((name) => /^\d+$/.test(name));
-  return pids.map(Number).filter((pid) => {
-    try {
-      return readFileSync(`/proc/${pid}/stat`, "latin1").split(") ")[1]?.split(" ")[1] === String(parent);
-    } catch {
-      return false;
-    }
-  });
 }
 
 /** @param {string} how @param {number} n @returns {Promise<number>} milliseconds from the end to the next grant */

@@ -1,6 +1,7 @@
 // `guardian: true`: the leases of a process are revoked when it has ended, and not before.
 import { once } from "node:events";
 import { readFileSync } from "node:fs";
+import path from "node:path";
 import { Worker } from "node:worker_threads";
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
 import { connect, Mutex, Session } from "../../../src/index.js";
@@ -9,7 +10,8 @@ import { type EtcdCluster, startEtcd } from "../../support/etcd/etcd.js";
 import { makeAuthority, writeServerFiles } from "../../support/fixtures/certificates.js";
 import { startWithUsers, WORKER } from "../../support/fixtures/users.js";
 import { memoryEtcd } from "../../../src/testing/start.js";
-import { GUARDED_PROGRAM, Guarded, guardiansOf } from "../../support/programs/guarded.js";
+import { GUARDED_PROGRAM, Guarded } from "../../support/programs/guarded.js";
+import { guardiansOf } from "../../support/programs/guardians.js";
 import { isRunning } from "../../support/programs/process-state.js";
 
 /** What is gone within the time of a poll, 10 s, was revoked, and has not expired. */
@@ -94,6 +96,19 @@ describe("the leases of a process are revoked at once", () => {
     ]);
     await over.kill();
     await expect.poll(() => placesOf(secure.member, "tls/a")).toEqual([]);
+    // An authority that Node.js itself trusts, in a file beside the program.
+    const setting = {
+      cwd: path.dirname(files.ca),
+      env: { ...process.env, NODE_EXTRA_CA_CERTS: path.basename(files.ca) },
+    };
+    await using trusting = await Guarded.start(
+      { ...optionsOf(), hosts: secure.endpoints },
+      ["tls/b"],
+      "wait",
+      setting,
+    );
+    await trusting.kill();
+    await expect.poll(() => placesOf(secure.member, "tls/b")).toEqual([]);
     await files.remove();
 
     const users = await startWithUsers();

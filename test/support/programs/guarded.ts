@@ -1,9 +1,8 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
-import { readdirSync, readFileSync } from "node:fs";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
-import { commandOf } from "./process-state.js";
+import { guardiansOf } from "./guardians.js";
 
 export const GUARDED_PROGRAM = fileURLToPath(new URL("guarded-program.js", import.meta.url));
 
@@ -17,10 +16,15 @@ export class Guarded implements AsyncDisposable {
     readonly fences: readonly bigint[],
   ) {}
 
-  /** @param options of `connect` */
-  static async start(options: object, names: readonly string[], how: GuardedEnd = "wait"): Promise<Guarded> {
+  /** @param options of `connect` @param setting of the process */
+  static async start(
+    options: object,
+    names: readonly string[],
+    how: GuardedEnd = "wait",
+    setting: { readonly cwd?: string; readonly env?: NodeJS.ProcessEnv } = {},
+  ): Promise<Guarded> {
     const args = ["--max-old-space-size=64", GUARDED_PROGRAM, JSON.stringify(options), names.join(","), how];
-    const child = spawn(process.execPath, args, { stdio: ["pipe", "pipe", "ignore"] });
+    const child = spawn(process.execPath, args, { stdio: ["pipe", "pipe", "ignore"], ...setting });
     const [line] = (await once(createInterface({ input: child.stdout }), "line")) as [string];
     const { leases, fences } = JSON.parse(line) as { leases: string[]; fences: string[] };
     return new Guarded(
@@ -53,21 +57,5 @@ export class Guarded implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     this.child.kill("SIGCONT");
     await this.kill();
-  }
-}
-
-/** The guardians whose parent is this process. */
-export const guardiansOf = (parent: number): readonly number[] =>
-  readdirSync("/proc")
-    .filter((name) => /^\d+$/.test(name))
-    .map(Number)
-    .filter((pid) => parentOf(pid) === parent && commandOf(pid).includes("leasehold-guardian.js"));
-
-function parentOf(pid: number): number | undefined {
-  try {
-    const stat = readFileSync(`/proc/${pid}/stat`, "latin1");
-    return Number(stat.slice(stat.lastIndexOf(")") + 2).split(" ")[1]);
-  } catch {
-    return undefined;
   }
 }

@@ -29,11 +29,14 @@ const ENTRIES = {
   "ui/lock-page.js": "leasehold-ui.js",
   "cli/program.js": "leasehold-cli.js",
   "session/guardian-program.js": "leasehold-guardian.js",
+  "session/renewal-program.js": "leasehold-renewal.js",
 };
 
 const PROGRAM = "cli/program.js";
-/** A process that the library starts. It shares no file: the less it has, the sooner it runs, and the less memory it takes. */
-const GUARDIAN = "session/guardian-program.js";
+/** A process and a thread that the library starts. They share no file: the less they have, the sooner they run, and the less memory they take. */
+const STARTED = /** @type {const} */ (["session/guardian-program.js", "session/renewal-program.js"]);
+/** Whether programs import the entry. @param {string} entry */
+const isImported = (entry) => entry !== PROGRAM && STARTED.every((started) => started !== entry);
 /** What the program shares with the library. */
 const CORE = "leasehold-core";
 /** The modules that share a file of the program, by its name. Each command has another one, or shares it with its like. */
@@ -140,8 +143,8 @@ const outside = (outDir) => ({
 async function bundle(outDir) {
   await bundleEntries(outDir, ["index.js", PROGRAM], "esm");
   const entries = /** @type {(keyof typeof ENTRIES)[]} */ (Object.keys(ENTRIES));
-  await bundleEntries(outDir, [GUARDIAN], "esm");
-  for (const entry of entries.filter((each) => each !== PROGRAM && each !== GUARDIAN)) {
+  for (const entry of STARTED) await bundleEntries(outDir, [entry], "esm");
+  for (const entry of entries.filter(isImported)) {
     if (entry !== "index.js") await bundleEntries(outDir, [entry], "esm");
     // Node.js, Bun, Deno and the bundlers load the ES module also for require(), so that a process has one copy. This file is
     // for loaders that cannot, such as that of Jest.
@@ -158,7 +161,7 @@ async function bundleEntries(outDir, entries, format) {
   // Imported here: this file is loaded before the packages are installed.
   const { rolldown } = await import("rolldown");
   const extension = format === "cjs" ? ".cjs" : ".js";
-  const isMinified = format === "cjs" || entries.includes(GUARDIAN);
+  const isMinified = format === "cjs" || STARTED.some((started) => entries.includes(started));
   const modules = await rolldown({
     input: Object.fromEntries(
       entries.map((entry) => [path.basename(ENTRIES[entry], ".js"), path.join(outDir, entry)]),
@@ -184,7 +187,7 @@ async function bundleEntries(outDir, entries, format) {
       chunkFileNames: ({ name }) => (name === CORE ? `${CORE}.js` : `leasehold-cli-${name}.js`),
       // Otherwise what several commands share is a file for each set of them.
       codeSplitting: { groups: format === "esm" && entries.length > 1 ? GROUPS : [] },
-      // Names and lines stay as they are: stack traces show them. Nobody sees those of the guardian, and the files for loaders that
+      // Names and lines stay as they are: stack traces show them. Nobody sees those of what the library starts, and the files for loaders that
       // have no ES modules are a second copy: they have to be small.
       comments: isMinified ? false : { legal: true, annotation: false, jsdoc: false },
       ...(isMinified && { minify: true }),
@@ -229,7 +232,7 @@ async function bundleDemo(outDir) {
 
 /** The .d.ts of each entry but the programs, by the name of its file in dist/. */
 export function libraryDeclarations(folder = DIST) {
-  const libraries = Object.entries(ENTRIES).filter(([entry]) => entry !== PROGRAM && entry !== GUARDIAN);
+  const libraries = Object.entries(ENTRIES).filter(([entry]) => isImported(entry));
   return Object.fromEntries(
     libraries.map(([entry, file]) => [
       path.basename(file, ".js"),

@@ -26,11 +26,12 @@ import { type AttemptLimits, Call, type CallPolicy, retry, type RetryContext } f
  * Answers without a quorum do not count: the raft term of an isolated member keeps growing.
  */
 class RaftTermFloor {
-  #term = 0n;
+  #cell: BigUint64Array = new BigUint64Array(1);
   #probe: Range | undefined;
+  #onProbe: (probe: Range) => void = () => {};
 
   get term(): bigint {
-    return this.#term;
+    return Atomics.load(this.#cell, 0);
   }
 
   /** A read of a key that this user has requested before, and so may read; `undefined` until a request was sent. */
@@ -38,17 +39,29 @@ class RaftTermFloor {
     return this.#probe;
   }
 
+  /** Has the term in memory that another thread shares, and tells it of the probe. */
+  share(cell: BigUint64Array, onProbe: (probe: Range) => void): void {
+    this.#cell = cell;
+    this.#onProbe = onProbe;
+  }
+
   sent(key: string | Buffer | undefined): void {
-    if (key !== undefined) this.#probe ??= { key, limit: 1 };
+    if (key === undefined || this.#probe !== undefined) return;
+    this.#probe = { key, limit: 1 };
+    this.#onProbe(this.#probe);
   }
 
   observed({ raftTerm }: Header): void {
-    if (raftTerm > this.#term) this.#term = raftTerm;
+    for (let { term } = this; raftTerm > term;) {
+      const found = Atomics.compareExchange(this.#cell, 0, term, raftTerm);
+      if (found === term) return;
+      term = found;
+    }
   }
 
   /** Takes the current term from an explicit probe, even if it is lower than before, as after a restore. */
   reset({ raftTerm }: Header): void {
-    this.#term = raftTerm;
+    Atomics.store(this.#cell, 0, raftTerm);
   }
 }
 
@@ -146,10 +159,11 @@ export class EtcdClient {
   readonly hosts: Hosts;
   /** The member in use: all streams and calls start there. */
   readonly pool: MemberPool;
+  /** A keepalive answer with a lower raft term does not count. */
+  readonly floor = new RaftTermFloor();
   readonly #limit = new ConcurrencyLimit();
   readonly #batcher: Batcher;
   readonly #retryContext: RetryContext;
-  readonly #floor = new RaftTermFloor();
 
   constructor(
     private readonly options: CheckedConnect,
@@ -161,18 +175,13 @@ export class EtcdClient {
     const pool = (this.pool = new MemberPool(options, clock, connect, this.hosts));
     const authenticates = auth !== undefined;
     this.#retryContext = { clock, requestTimeoutMs, hosts: this.hosts, authenticates };
-    this.#batcher = new Batcher(pool, { clock, sharesRequests: !authenticates, floor: this.#floor });
+    this.#batcher = new Batcher(pool, { clock, sharesRequests: !authenticates, floor: this.floor });
     pool.listen({ left: () => this.#batcher.memberLeft() });
   }
 
   /** Resolves when a stream can be opened without further loading. Calls wait for that themselves. */
   async loaded(): Promise<void> {
     await this.pool.loaded();
-  }
-
-  /** A keepalive answer with a lower raft term does not count. */
-  get raftTermFloor(): bigint {
-    return this.#floor.term;
   }
 
   get requestTimeoutMs(): number {
@@ -185,36 +194,36 @@ export class EtcdClient {
    * name would be locked or rejected by chance.
    */
   txn(txn: Txn, policy: CallPolicy): Promise<TxnAnswer> {
-    this.#floor.sent(txn.compare[0]?.key);
+    this.floor.sent(txn.compare[0]?.key);
     return this.#retry((limits) => this.#batcher.send(txn, limits), policy);
   }
 
   /** A linearizable read. */
   async range(range: Range, policy: CallPolicy): Promise<RangeAnswer> {
-    this.#floor.sent(range.key);
+    this.floor.sent(range.key);
     const answer = await this.call((member, options) => member.range(range, options), policy);
-    this.#floor.observed(answer.header);
+    this.floor.observed(answer.header);
     return answer;
   }
 
   /** Several linearizable reads of one state. */
   async ranges(ranges: readonly Range[], policy: CallPolicy): Promise<RangesAnswer> {
-    this.#floor.sent(ranges[0]?.key);
+    this.floor.sent(ranges[0]?.key);
     const answer = await this.call((member, options) => readRanges(member, ranges, options), policy);
-    this.#floor.observed(answer.header);
+    this.floor.observed(answer.header);
     return answer;
   }
 
   /** After a keepalive answer below the floor: reads from a quorum, whose raft term counts even if it is lower. */
   async renewRaftTermFloor(signal: AbortSignal): Promise<void> {
-    const { probe } = this.#floor;
+    const { probe } = this.floor;
     if (probe === undefined) return;
     const answer = await this.call((member, options) => member.range(probe, options), {
       what: "term check",
       giveUpMs: BACKGROUND_MS,
       signal,
     });
-    this.#floor.reset(answer.header);
+    this.floor.reset(answer.header);
   }
 
   /** Whether a stream that is opened now would lack a token. False without a password. */

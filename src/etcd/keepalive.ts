@@ -1,117 +1,16 @@
 import { EtcdRefusedError } from "../errors.js";
-import { AbortFanOut } from "../util/abort.js";
 import type { Clock, Moment, Timer } from "../util/clock.js";
-import { inOwnContext } from "../util/own-context.js";
 import type { EtcdClient } from "./client.js";
+import { DirectHosts } from "./direct-hosts.js";
 import {
   type CallOptions,
-  gaveUp,
   type KeepaliveStream,
   type LeaseAnswer,
   type Member,
-  MemberRefusedError,
-  type StreamHandlers,
   TokenExpiredError,
   UnansweredError,
 } from "./port.js";
 import { Backoff } from "./retry.js";
-
-/** To etcd this ID means "no lease", so no lease has it. */
-const NO_LEASE = 0n;
-
-const PROXY =
-  "this is an `etcd grpc-proxy`, which answers renewals by itself: no deadline holds behind it; " +
-  "connect to the members of etcd instead";
-
-/** Any other end of a stream does not show what the host is, or that there is none. */
-const isKnown = (error: Error): boolean =>
-  error instanceof MemberRefusedError ||
-  error instanceof TokenExpiredError ||
-  (error instanceof UnansweredError && (error.kind === "turned away" || error.kind === "unreachable"));
-
-const refusal = (host: string): MemberRefusedError => new MemberRefusedError("member", PROXY, { host });
-
-/**
- * Distinguishes etcd from an `etcd grpc-proxy`. The proxy renews leases on its own schedule and repeats etcd's latest answer
- * to its clients: such an answer does not show that etcd extended the lease after this client sent its renewal. A renewal
- * of "no lease" tells them apart: etcd answers it with TTL 0, before it answers any later renewal; the proxy answers it
- * with TTL -1, in any order (3.4 to 3.7). Each stream is probed, by its first renewal: the next connection to the same host
- * may reach another server. A lease is granted on connections that have passed.
- */
-class DirectHosts {
-  readonly #known = new WeakSet<Member>();
-  /** Probes in progress: sessions that open at the same time share one. */
-  readonly #probes = new Map<Member, Promise<void>>();
-  readonly #ends = new Set<(error: Error) => void>();
-  readonly #aborts = new AbortFanOut();
-
-  constructor(private readonly clock: Clock) {}
-
-  /**
-   * The stream ends with MemberRefusedError if the host is a proxy; no answer of a proxy is passed on. Renewals need not wait
-   * for the answer to the probe: they travel with it, and their answers come after it.
-   */
-  keepalive(member: Member, handlers: StreamHandlers<LeaseAnswer>): KeepaliveStream {
-    const stream = this.#open(member, handlers);
-    stream.renew(NO_LEASE);
-    return stream;
-  }
-
-  /** @throws MemberRefusedError if the host is a proxy. @throws UnansweredError if the host does not answer in time. */
-  async assertDirect(member: Member, { timeoutMs, signal }: CallOptions): Promise<void> {
-    if (this.#known.has(member)) return;
-    const probe = this.#probes.get(member) ?? inOwnContext(() => this.#probe(member, timeoutMs));
-    // Other calls wait for the same answer: a caller that gives up does not end the probe.
-    await new Promise<void>((resolve, reject) => {
-      const onAbort = (): void => reject(gaveUp(false));
-      const stop = this.#aborts.add(signal, onAbort);
-      if (signal?.aborted) onAbort();
-      void probe.finally(stop).then(resolve, reject);
-    });
-  }
-
-  /** Ends every probe. */
-  close(): void {
-    for (const end of [...this.#ends]) end(new UnansweredError("the cluster is closed", { inDoubt: false }));
-  }
-
-  #probe(member: Member, timeoutMs: number): Promise<void> {
-    const probe = new Promise<void>((resolve, reject) => {
-      const end = (error?: Error): void => {
-        timer.cancel();
-        stream.close();
-        this.#ends.delete(end);
-        this.#probes.delete(member);
-        if (error === undefined) resolve();
-        else reject(isKnown(error) ? error : new UnansweredError(error.message, { inDoubt: false }));
-      };
-      const timer = this.clock.after(timeoutMs, () => end(new UnansweredError("no answer in time")));
-      const stream = this.#open(member, { answer: () => undefined, ended: end }, end);
-      this.#ends.add(end);
-      stream.renew(NO_LEASE);
-    });
-    if (!this.#known.has(member)) this.#probes.set(member, probe);
-    return probe;
-  }
-
-  #open(
-    member: Member,
-    handlers: StreamHandlers<LeaseAnswer>,
-    onDirect: () => void = () => undefined,
-  ): KeepaliveStream {
-    let direct = false;
-    return member.keepalive({
-      ended: (error) => handlers.ended(error),
-      answer: (answer) => {
-        if (direct) return handlers.answer(answer);
-        direct = answer.leaseId === NO_LEASE && answer.ttlSeconds === 0;
-        if (!direct) return handlers.ended(refusal(member.host));
-        this.#known.add(member);
-        onDirect();
-      },
-    });
-  }
-}
 
 /** A lease that is kept alive. */
 export interface LeaseListener {
@@ -126,6 +25,40 @@ export interface LeaseListener {
   refused?(error: EtcdRefusedError): void;
   /** Renewals use another stream from now on, or a first one after a failure: etcd may have been restored from a snapshot. */
   reconnected?(): void;
+}
+
+/** A lease that is renewed from its grant to its end. */
+export interface KeptLease extends LeaseListener {
+  readonly ttlMs: number;
+  /** For a worker thread: see `ConnectOptions`. */
+  readonly maxStallMs?: number | undefined;
+  /** Calls `renew`, with the time then, at `at` on the monotonic clock. */
+  renewAt(at: number, renew: (now: Moment) => void): void;
+}
+
+/** What has become of a lease, as the thread that renews it has written: no message has to be read for it. */
+export interface Renewed {
+  /** etcd has no such lease. */
+  readonly gone: boolean;
+  /** The accepted renewal with the latest send. */
+  readonly last: { readonly sent: Moment; readonly ttlMs: number };
+  /** Reads the messages of that thread, at once. */
+  hear(): void;
+}
+
+/** What keeps the leases of a cluster alive: this thread, or a worker thread. */
+export interface Keeper {
+  /** Rejects if renewals through this member would not reach etcd, or if that cannot be determined. */
+  assertDirect(member: Member, options: CallOptions): Promise<void>;
+  /**
+   * Renews a lease every third of its TTL until `detach`; it was granted or renewed at `sent`. Returns what another thread writes about
+   * it; undefined if this thread renews.
+   */
+  keep(lease: KeptLease, sent: Moment): Renewed | undefined;
+  /** Sends a renewal now; the answer, if one arrives, goes to `listener`. */
+  renew(listener: LeaseListener, now?: Moment): void;
+  detach(listener: Pick<LeaseListener, "leaseId">): void;
+  close(): void;
 }
 
 /** Leases that are due within this part of a TTL are renewed together. */
@@ -157,7 +90,7 @@ const unanswered = ({ holdUp }: KeepaliveStream): UnansweredError =>
     : new UnansweredError(`the renewal of a lease was not sent: ${holdUp}`, { inDoubt: false });
 
 /** One keepalive stream for all leases of a cluster. */
-export class Keepalive {
+export class Keepalive implements Keeper {
   readonly #listeners = new Map<bigint, LeaseListener>();
   readonly #over = new AbortController();
   readonly #hosts: DirectHosts;
@@ -182,23 +115,29 @@ export class Keepalive {
     });
   }
 
-  /** Rejects if renewals through this member would not reach etcd, or if that cannot be determined. */
   assertDirect(member: Member, options: CallOptions): Promise<void> {
     return this.#hosts.assertDirect(member, options);
+  }
+
+  /** Counted from the last send: after a grant that was answered late, the first renewal is due sooner. */
+  keep(lease: KeptLease, sent: Moment): undefined {
+    lease.renewAt(this.#roundBefore(sent.monotonic + lease.ttlMs / 3, lease.ttlMs), (now) => {
+      this.renew(lease, now);
+      this.keep(lease, now);
+    });
   }
 
   /**
    * When to renew a lease that is due at `at`: then, or up to a thirtieth of its TTL earlier, in one write with others. The first
    * lease sets the phase, so processes that start one after the other do not renew at the same time.
    */
-  roundBefore(at: number, ttlMs: number): number {
+  #roundBefore(at: number, ttlMs: number): number {
     const first = (this.#firstRound ??= at);
     // Whole milliseconds: ten rounds are no more than a third of the TTL, however that is rounded.
     const roundMs = Math.max(1, Math.floor(ttlMs * ROUND_PART));
     return first + Math.floor((at - first) / roundMs) * roundMs;
   }
 
-  /** Sends a renewal now; the answer, if one arrives, goes to `listener`. */
   renew(listener: LeaseListener, now = this.clock.now()): void {
     this.#listeners.set(listener.leaseId, listener);
     // Opening a stream renews every attached lease.
@@ -208,8 +147,8 @@ export class Keepalive {
     else this.#openStream();
   }
 
-  detach(listener: LeaseListener): void {
-    this.#listeners.delete(listener.leaseId);
+  detach({ leaseId }: Pick<LeaseListener, "leaseId">): void {
+    this.#listeners.delete(leaseId);
     if (this.#listeners.size === 0) this.#closeStream();
   }
 
@@ -345,7 +284,7 @@ export class Keepalive {
     if (!renewal || !listener) return;
     this.#retry.reset();
     if (!this.client.pool.accepts(open.member, header)) return;
-    if (header.raftTerm < this.client.raftTermFloor) return this.#deposed(open);
+    if (header.raftTerm < this.client.floor.term) return this.#deposed(open);
     if (ttlSeconds <= 0) return listener.leaseNotFound();
     listener.renewed(renewal.sent, ttlSeconds);
   }

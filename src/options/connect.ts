@@ -280,6 +280,9 @@ export interface CheckedConnect extends CheckedTransport {
   readonly hosts: readonly string[];
   readonly followMembers: boolean;
   readonly guardian: boolean;
+  readonly renewal: "main" | "worker";
+  /** undefined: the TTL of the session. */
+  readonly maxStallMs: number | undefined;
   /** The prefix of all keys; "" for none. */
   readonly prefix: string;
   /** Called for each connection. Throws what the user's function throws, and an error that names what is wrong with its value. */
@@ -296,6 +299,8 @@ const CONNECT_OPTIONS = [
   "hosts",
   "followMembers",
   "guardian",
+  "renewal",
+  "maxStallMs",
   "prefix",
   "credentials",
   "auth",
@@ -338,8 +343,26 @@ export function checkConnect(options: unknown): CheckedConnect {
   };
 }
 
+/** What goes on while this process is busy, or after it has died. */
+type BusyOrDead = "guardian" | "renewal" | "maxStallMs";
+
+/** At most a day. */
+const STALL = { min: 1000, max: 86_400_000, fallback: 86_400_000 };
+
+function checkBusyOrDead(given: Options): Pick<CheckedConnect, BusyOrDead> {
+  const { renewal = "main", maxStallMs } = given;
+  if (typeof renewal !== "string") throw typeError("renewal", '"main" or "worker"', renewal);
+  if (renewal !== "main" && renewal !== "worker") throw rangeError("renewal", '"main" or "worker"', renewal);
+  if (maxStallMs !== undefined && renewal === "main")
+    throw typeError("maxStallMs", 'left out without renewal: "worker"', maxStallMs);
+  return {
+    ...{ guardian: checkBoolean("guardian", given.guardian), renewal },
+    maxStallMs: maxStallMs === undefined ? undefined : checkInteger("maxStallMs", maxStallMs, STALL),
+  };
+}
+
 type Reach = CheckedTransport &
-  Pick<CheckedConnect, "hosts" | "followMembers" | "guardian" | "credentials" | "auth" | "etcd3">;
+  Pick<CheckedConnect, "hosts" | "followMembers" | "credentials" | "auth" | "etcd3" | BusyOrDead>;
 
 function checkReach(given: Options): Reach {
   const hosts = checkHosts(given.hosts, { option: "hosts", secure: given.credentials !== undefined });
@@ -350,7 +373,7 @@ function checkReach(given: Options): Reach {
   return {
     hosts: followMembers || hosts[0]?.startsWith("srv:") ? [...hosts] : hosts,
     followMembers,
-    guardian: checkBoolean("guardian", given.guardian),
+    ...checkBusyOrDead(given),
     ...{ credentials: checkCredentials(given.credentials, hosts), auth: checkAuth(given.auth) },
     ...{ etcd3: undefined, ...checkTransport(given) },
   };
@@ -370,12 +393,13 @@ function checkHttp2Only({ transport, followMembers }: Options, hosts: readonly s
 }
 
 /** No transport leads to an etcd inside this process, and a test that names one would test another. */
-function checkNoWay({ transport, credentials, followMembers, guardian }: Options): void {
+function checkNoWay({ transport, credentials, followMembers, guardian, renewal }: Options): void {
   const rule = "left out with the hosts of memoryEtcd()";
   if (transport !== undefined) throw rangeError("transport", rule, transport);
   if (followMembers === true) throw rangeError("followMembers", rule, followMembers);
   // It is in this process, and ends with it.
   if (guardian === true) throw rangeError("guardian", rule, guardian);
+  if (renewal === "worker") throw rangeError("renewal", rule, renewal);
   if (credentials !== undefined) throw secretTypeError("credentials", rule, credentials);
 }
 
@@ -390,7 +414,7 @@ function checkClient(given: Options): Reach {
     ...{
       hosts: Object.freeze([...byName.keys()]),
       followMembers: false,
-      guardian: false,
+      ...checkBusyOrDead({}),
       credentials: undefined,
       auth: checkAuth(auth),
       etcd3: byName,

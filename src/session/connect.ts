@@ -5,6 +5,7 @@ import type { Etcd3Client } from "../options/etcd3-client.js";
 import { type Clock, systemClock } from "../util/clock.js";
 import { type Cluster, newCluster } from "./cluster.js";
 import { newClusterState, type Observe } from "./connection.js";
+import type { StartThread } from "./renewal-worker.js";
 import type { SessionOptions } from "./session-options.js";
 
 export interface Credentials {
@@ -85,6 +86,18 @@ export interface ConnectOptions {
    * @default false
    */
   readonly guardian?: boolean | undefined;
+  /**
+   * `"worker"`: a worker thread renews the leases, over a connection of its own, so a busy main thread does not lose its locks. What a
+   * lock reports is right in the first line that runs after a stall. See docs/busy-and-dead.md.
+   * @default "main": the thread that calls `connect`
+   */
+  readonly renewal?: "main" | "worker" | undefined;
+  /**
+   * For the renewal in a worker thread: milliseconds without a timer of this thread, 1000..86400000, after which the worker renews no
+   * more. So a process that is stuck loses its locks: within this time and a TTL.
+   * @default the TTL of the session
+   */
+  readonly maxStallMs?: number | undefined;
   /** For the session that `cluster.session()` keeps. */
   readonly session?: SessionOptions | undefined;
   /**
@@ -116,7 +129,7 @@ export interface Etcd3ConnectOptions
 
 /** What a client of etcd3 decides. */
 type ClientsOwn =
-  | ("hosts" | "followMembers" | "credentials" | "auth" | "guardian")
+  | ("hosts" | "followMembers" | "credentials" | "auth" | "guardian" | "renewal" | "maxStallMs")
   | ("pingIntervalMs" | "pingTimeoutMs" | "connectTimeoutMs");
 
 /** What `connect` adds, and what a simulation replaces. */
@@ -124,6 +137,7 @@ export interface Surroundings {
   readonly observe?: Observe;
   readonly clock?: Clock;
   readonly newMember?: NewMember;
+  readonly startThread?: StartThread;
 }
 
 /**
@@ -136,12 +150,12 @@ export function createCluster(
 ): Cluster {
   const checked = checkConnect(options);
   const memory = memoryEntryOf(checked.hosts);
-  const { clock = systemClock, newMember = memberOf, observe } = { ...surroundings, ...memory };
+  const { clock = systemClock, newMember = memberOf, observe, startThread } = { ...surroundings, ...memory };
   const context = { options: checked, clock, failures };
   const client = new EtcdClient(checked, clock, (host, setting) => newMember(host, setting, context));
   const observeBoth: Observe = (services) => {
     const ends = [observe?.(services), memory?.connected(services)];
     return () => ends.forEach((end) => end?.());
   };
-  return newCluster(newClusterState(checked, client, { clock, observe: observeBoth }));
+  return newCluster(newClusterState(checked, client, { clock, observe: observeBoth, startThread }));
 }

@@ -1,6 +1,6 @@
 import { setMaxListeners } from "node:events";
 import type { EtcdClient } from "../etcd/client.js";
-import { Keepalive } from "../etcd/keepalive.js";
+import { Keepalive, type Keeper } from "../etcd/keepalive.js";
 import { WatchHub } from "../etcd/watch-hub.js";
 import type { CheckedConnect } from "../options/connect.js";
 import type { Reading } from "../queue/contenders.js";
@@ -9,12 +9,13 @@ import { type Clock, pause } from "../util/clock.js";
 import { Timers } from "../util/timers.js";
 import { Guardian } from "./guardian.js";
 import type { Lease } from "./lease.js";
+import { RenewalWorker, type StartThread, threadStarter } from "./renewal-worker.js";
 
 /** What a cluster offers to the layers above this folder. */
 export interface EtcdServices {
   readonly options: CheckedConnect;
   readonly client: EtcdClient;
-  readonly keepalive: Keepalive;
+  readonly keepalive: Keeper;
   readonly watches: WatchHub;
   readonly clock: Clock;
   /** For what thousands of waits and holds have: one timer of the clock. It keeps the process alive. */
@@ -48,10 +49,17 @@ export interface ClusterState {
 /** Observes a cluster from its beginning. Returns what is called at the end of each `close()`: see `onDisconnected`. */
 export type Observe = (services: EtcdServices) => () => void;
 
+interface ClusterSurroundings {
+  readonly clock: Clock;
+  readonly observe?: Observe | undefined;
+  /** Default: a worker thread of this process. */
+  readonly startThread?: StartThread | undefined;
+}
+
 export function newClusterState(
   options: CheckedConnect,
   client: EtcdClient,
-  { clock, observe = () => () => {} }: { readonly clock: Clock; readonly observe?: Observe | undefined },
+  { clock, observe = () => () => {}, startThread }: ClusterSurroundings,
 ): ClusterState {
   const leases = new Set<Lease>();
   const closing = new AbortController();
@@ -61,7 +69,10 @@ export function newClusterState(
   const services: EtcdServices = {
     options,
     client,
-    keepalive: new Keepalive(client, clock),
+    keepalive:
+      options.renewal === "worker"
+        ? new RenewalWorker(client, clock, startThread ?? threadStarter(options, clock))
+        : new Keepalive(client, clock),
     watches: new WatchHub(client, clock, timers),
     clock,
     timers,

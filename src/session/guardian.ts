@@ -8,18 +8,17 @@
 import type { ChildProcess } from "node:child_process";
 import type { Socket } from "node:net";
 import type { EtcdClient } from "../etcd/client.js";
-import { rangeError } from "../options/check.js";
-import type { CheckedConnect, CheckedCredentials } from "../options/connect.js";
+import type { CheckedConnect } from "../options/connect.js";
 import type { Clock } from "../util/clock.js";
 import { inOwnContext } from "../util/own-context.js";
+import { Certificates, type PemText, programOf } from "./reach.js";
 
 /** How the guardian reaches a cluster: options of `connect`. */
 export interface Reach extends Pick<
   CheckedConnect,
   "hosts" | "auth" | "requestTimeoutMs" | "connectTimeoutMs"
 > {
-  /** As text. */
-  readonly credentials: Readonly<Record<keyof CheckedCredentials, string | undefined>> | undefined;
+  readonly credentials: PemText | undefined;
 }
 
 /** A line of its input, in JSON. Leases are in hexadecimal. */
@@ -29,10 +28,7 @@ export type GuardianOrder =
   | { readonly do: "guard"; readonly cluster: number; readonly lease: string; readonly ttlMs: number }
   | { readonly do: "forget"; readonly lease: string };
 
-/** In the package, beside this module of a build, and from the sources. */
-const PROGRAMS = ["./leasehold-guardian.js", "./guardian-program.js", "../../dist/leasehold-guardian.js"];
-/** Certificates are read so often, at a renewal. */
-const READ_MS = 10_000;
+const PROGRAM = { entry: "leasehold-guardian.js", module: "guardian-program.js" };
 /** From one start to the next, if it ends at once. */
 const RESTART_MS = 5000;
 /** Until a guardian that does not answer is killed. */
@@ -45,27 +41,6 @@ const PASSED = [
 /** The flags of Node.js for the same purpose. */
 const TRUST =
   /^--(?:use-(?:openssl|bundled|system)-ca$|openssl-[\w-]+(?:=|$)|tls-[\w.-]+(?:=|$)|(?:enable|force)-fips$)/;
-
-/** @throws {RangeError} where no guardian can be started. */
-function programOf(): string {
-  const { existsSync } = process.getBuiltinModule("node:fs");
-  const { fileURLToPath } = process.getBuiltinModule("node:url");
-  const path = process.getBuiltinModule("node:path");
-  // By hand: bundlers take new URL(…, import.meta.url) for a file of theirs.
-  const folder = path.dirname(fileURLToPath(import.meta.url));
-  const file = PROGRAMS.map((name) => path.join(folder, name)).find((each) => existsSync(each));
-  const rule = "false or left out here:";
-  if (file === undefined)
-    throw rangeError(
-      "guardian",
-      `${rule} leasehold-guardian.js is not beside leasehold, as in a bundle`,
-      true,
-    );
-  const { isSea } = (process.getBuiltinModule("node:sea") as { isSea?: () => boolean } | undefined) ?? {};
-  if (process.versions["deno"] !== undefined || isSea?.() === true)
-    throw rangeError("guardian", `${rule} this program is no Node.js that could start another one`, true);
-  return file;
-}
 
 const UNGUARDED =
   "The guardian has ended. The next renewal starts another one; until then, a crash frees no lease before its TTL.";
@@ -165,20 +140,21 @@ let clusters = 0;
 
 /** The guardian of the leases of one cluster. */
 export class Guardian {
-  readonly #program = programOf();
+  readonly #program = programOf(PROGRAM, "guardian", true);
   readonly #cluster = ++clusters;
   /** By ID, in hexadecimal: the TTL. */
   readonly #leases = new Map<string, number>();
   #told: { readonly process: GuardianProcess; readonly reach: string } | undefined;
-  /** When the certificates were read, on the monotonic clock. */
-  #readAt = -Infinity;
+  readonly #certificates: Certificates;
 
   /** @throws {RangeError} where no guardian can be started. */
   constructor(
     private readonly options: CheckedConnect,
-    private readonly client: Pick<EtcdClient, "pool">,
+    client: Pick<EtcdClient, "pool">,
     private readonly clock: Clock,
-  ) {}
+  ) {
+    this.#certificates = new Certificates(client);
+  }
 
   /** Begins to guard a lease. The first one starts the process. */
   guard(leaseId: bigint, ttlMs: number): void {
@@ -231,18 +207,8 @@ export class Guardian {
 
   #reach(at: number): Reach {
     const { hosts, auth, requestTimeoutMs, connectTimeoutMs } = this.options;
-    const isOld = at - this.#readAt >= READ_MS;
-    if (isOld) this.#readAt = at;
     // A connection that lasts reads no certificates, and the guardian will open another one.
-    const pem = this.client.pool.credentials(isOld);
-    const credentials = pem && {
-      rootCertificate: textOf(pem.rootCertificate),
-      privateKey: textOf(pem.privateKey),
-      certChain: textOf(pem.certChain),
-      serverName: pem.serverName,
-    };
+    const credentials = this.#certificates.at(at);
     return { hosts, auth, requestTimeoutMs, connectTimeoutMs, credentials };
   }
 }
-
-const textOf = (pem: Uint8Array | undefined): string | undefined => pem && Buffer.from(pem).toString();

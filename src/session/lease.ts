@@ -5,7 +5,7 @@ import {
   SessionClosedError,
   type SessionLostError,
 } from "../errors.js";
-import type { LeaseListener } from "../etcd/keepalive.js";
+import type { KeptLease, Renewed } from "../etcd/keepalive.js";
 import type { CallPolicy } from "../etcd/retry.js";
 import type { LockTable } from "../queue/queue.js";
 import type { ReportingHold, ReportingWait } from "../telemetry/inspect.js";
@@ -19,6 +19,7 @@ import { LatePutSweeper } from "./key-audit.js";
 import {
   LeaseTimers,
   lossOf,
+  type LossReport,
   patienceMs,
   publishRenewal,
   publishState,
@@ -183,7 +184,7 @@ export interface Dependent {
 }
 
 /** A lease that is kept alive, with its deadline. `Session` is its public interface. */
-export class Lease implements LeaseListener {
+export class Lease implements KeptLease {
   readonly services: EtcdServices;
   readonly source: LeaseSource;
   readonly leaseId: bigint;
@@ -191,6 +192,8 @@ export class Lease implements LeaseListener {
   readonly ttlSeconds: number;
   readonly ttlMs: number;
   readonly patienceMs: number;
+  /** Set if a worker thread renews the lease: after a stall of so long, it renews no more. */
+  readonly maxStallMs: number | undefined;
   readonly holds = new Set<Dependent & ReportingHold>();
   readonly waits = new Set<Dependent & ReportingWait>();
   /** Calls that `orphan()` waits for. */
@@ -207,6 +210,8 @@ export class Lease implements LeaseListener {
   readonly #over = new AbortController();
   #state: SessionState = "live";
   #renewal: Renewal;
+  /** Set if another thread renews the lease. */
+  readonly #elsewhere: Renewed | undefined;
   /** Why etcd did not extend it, since the last renewal. */
   #refusal: EtcdRefusedError | undefined;
   /** A renewal was sent because the suspend clock raised doubt. */
@@ -226,6 +231,8 @@ export class Lease implements LeaseListener {
     this.ttlSeconds = ttlSeconds;
     this.ttlMs = ttlSeconds * 1000;
     this.patienceMs = patienceMs(this.ttlMs);
+    const { renewal, maxStallMs } = cluster.services.options;
+    this.maxStallMs = renewal === "worker" ? (maxStallMs ?? this.ttlMs) : undefined;
     this.#renewal = { sent, ttlMs: this.ttlMs };
     this.#timers = new LeaseTimers(this.services.leaseTimers);
     // Each call in flight adds a listener.
@@ -233,7 +240,7 @@ export class Lease implements LeaseListener {
     this.#closing = new Closing(this, cluster.leases);
     cluster.leases.add(this);
     cluster.guardian?.guard(leaseId, this.ttlMs);
-    this.#scheduleRenewal(sent);
+    this.#elsewhere = this.services.keepalive.keep(this, sent);
     this.#scheduleCheck();
     publishState(this, { from: undefined, to: "live" }, () => this.#report());
   }
@@ -244,6 +251,9 @@ export class Lease implements LeaseListener {
    */
   refresh(now = this.services.clock.now()): void {
     if (this.#over.signal.aborted) return;
+    if (this.#elsewhere?.gone) return this.lose("revoked", now);
+    if (this.#elsewhere && this.#elsewhere.last.sent.monotonic > this.#renewal.sent.monotonic)
+      this.#renewal = this.#elsewhere.last;
     const standing = standingOf(this.#renewal, now);
     if (standing === "over") return this.lose("expired", now);
     // After a suspend, the scheduled renewal may be far off.
@@ -292,7 +302,8 @@ export class Lease implements LeaseListener {
 
   /** Short form of `standing`: reads the second clock, which is slower, only if the deadline has passed. */
   get over(): boolean {
-    if (isOver(this.#renewal, this.services.clock.monotonic())) this.refresh();
+    if (this.#elsewhere?.gone === true || isOver(this.#renewal, this.services.clock.monotonic()))
+      this.refresh();
     return this.#over.signal.aborted;
   }
 
@@ -360,6 +371,8 @@ export class Lease implements LeaseListener {
   }
 
   lose(loss: "expired" | "revoked", now = this.services.clock.now()): void {
+    // What the thread that renews has said meanwhile may be the reason.
+    this.#elsewhere?.hear();
     if (this.#over.signal.aborted) return;
     this.#end("lost", lossOf(this, loss, this.#lossReport(now)), this.#report(now));
     // A renewal still in a socket may have extended the lease, and waiters would wait behind keys that have no holder.
@@ -432,8 +445,8 @@ export class Lease implements LeaseListener {
     return reportOf(this, this.#timers.stalls, { sent: this.#renewal.sent, now, leftMs });
   }
 
-  #lossReport(now?: Moment): RenewalReport & { readonly refusal: EtcdRefusedError | undefined } {
-    return { ...this.#report(now), refusal: this.#refusal };
+  #lossReport(now?: Moment): LossReport {
+    return { ...this.#report(now), refusal: this.#refusal, longestStallMs: this.#timers.stalls.longestMs };
   }
 
   #scheduleCheck(now = this.services.clock.now()): void {
@@ -444,13 +457,7 @@ export class Lease implements LeaseListener {
     });
   }
 
-  /** Counted from the last send: after a grant that was answered late, the first renewal is due sooner. */
-  #scheduleRenewal(sent: Moment): void {
-    const { keepalive } = this.services;
-    const at = keepalive.roundBefore(sent.monotonic + this.ttlMs / 3, this.ttlMs);
-    this.#timers.set("renewal", at, (now) => {
-      keepalive.renew(this, now);
-      this.#scheduleRenewal(now);
-    });
+  renewAt(at: number, renew: (now: Moment) => void): void {
+    this.#timers.set("renewal", at, renew);
   }
 }

@@ -93,6 +93,11 @@ export class Stalls {
     while (this.#stalls[0] !== undefined && this.#stalls[0].to <= at) this.#stalls.shift();
   }
 
+  /** Milliseconds of the longest one. */
+  get longestMs(): number {
+    return this.#stalls.reduce((longest, { from, to }) => Math.max(longest, to - from), 0);
+  }
+
   /** Milliseconds of stalls after `at`. */
   sumSince(at: number): number {
     return this.#stalls.reduce((sum, { from, to }) => sum + Math.max(0, to - Math.max(from, at)), 0);
@@ -148,23 +153,32 @@ export function reportOf(lease: Lease, stalls: Stalls, progress: Progress): Rene
   };
 }
 
+export interface LossReport extends RenewalReport {
+  readonly refusal: EtcdRefusedError | undefined;
+  /** Of the longest stall, which may have begun before the last renewal. */
+  readonly longestStallMs: number;
+}
+
 /** The error for a lost lease, with a message that says why no renewal was accepted. */
 export function lossOf(
   lease: Lease,
   loss: "expired" | "revoked",
-  { refusal: refused, ...report }: RenewalReport & { readonly refusal?: EtcdRefusedError | undefined },
+  { refusal: refused, longestStallMs, ...report }: LossReport,
 ): SessionLostError {
-  const { leaseId, ttlSeconds } = lease;
+  const { leaseId, ttlSeconds, maxStallMs } = lease;
   const refusal = loss === "expired" ? refused : undefined;
-  const stalled = isStalled(report, ttlSeconds * 1000);
-  const unanswered = loss === "expired" && !refusal && isUnanswered(report, ttlSeconds * 1000);
+  const stopped = maxStallMs !== undefined && longestStallMs >= maxStallMs - STALL_SEEN_LATE * lease.ttlMs;
+  // A thread of its own renews while this one is stalled. With every member in order, it has not run either.
+  const matters = maxStallMs === undefined || stopped || report.members.size === 0;
+  const stalled = matters && isStalled(report, lease.ttlMs);
+  const unanswered = loss === "expired" && !refusal && (!stalled || isUnanswered(report, lease.ttlMs));
   const what =
     loss === "expired"
       ? `no renewal was accepted for ${seconds(report.sinceLastRenewalMs)} (TTL ${ttlSeconds} s)`
       : "etcd has no such lease (revoked, or expired at the server)";
   const { members } = report;
   const reasons = [
-    ...(stalled ? [stallText(report.stalledMs, loss)] : []),
+    ...(stalled ? [stallText(report.stalledMs, loss, stopped ? maxStallMs : undefined)] : []),
     ...(refusal ? [refusal.message] : []),
     ...(unanswered ? [`etcd did not answer${members.size > 0 ? `: ${failuresText(members)}` : ""}`] : []),
   ];
@@ -175,6 +189,9 @@ export function lossOf(
 /** How long a renewal is awaited before it is sent to the next member. */
 export const patienceMs = (ttlMs: number): number => Math.min(ttlMs / 6, 1500);
 
+/** A stall is seen from the first timer that is due in it, which is that of the jeopardy at the latest: in TTLs. */
+const STALL_SEEN_LATE = JEOPARDY_PART;
+
 /** Without the stalls there would have been time for another attempt. */
 const isStalled = ({ stalledMs }: RenewalReport, ttlMs: number): boolean => stalledMs >= patienceMs(ttlMs);
 
@@ -183,16 +200,16 @@ const isStalled = ({ stalledMs }: RenewalReport, ttlMs: number): boolean => stal
  * first timer that is due in it: with an unread answer in the socket, that is the one at which the jeopardy begins.
  */
 function isUnanswered(report: RenewalReport, ttlMs: number): boolean {
-  if (!isStalled(report, ttlMs)) return true;
   const ranMs = report.sinceLastRenewalMs - report.stalledMs;
   return report.members.size > 0 && ranMs >= ttlMs * JEOPARDY_PART + patienceMs(ttlMs);
 }
 
 const seconds = (ms: number): string => `${Number((ms / 1000).toFixed(1))} s`;
 
-const stallText = (stalledMs: number, loss: "expired" | "revoked"): string =>
+const stallText = (stalledMs: number, loss: "expired" | "revoked", maxStallMs?: number): string =>
   `this process did not run for at least ${seconds(stalledMs)}${loss === "expired" ? " of them" : ""} ` +
-  `(suspended, paused or a blocked event loop)`;
+  `(suspended, paused or a blocked event loop)` +
+  (maxStallMs === undefined ? "" : `, and its worker thread renews no more after maxStallMs (${maxStallMs})`);
 
 interface StateChange {
   readonly from: SessionStateName | undefined;

@@ -214,7 +214,7 @@ const MUTEX: readonly Mutant[] = [
     patches: [
       {
         file: "etcd/keepalive.js",
-        from: "if (header.raftTerm < this.client.raftTermFloor)",
+        from: "if (header.raftTerm < this.client.floor.term)",
         to: "if (header.raftTerm < 0n)",
       },
     ],

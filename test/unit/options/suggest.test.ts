@@ -56,7 +56,7 @@ describe("the name of an unknown option", () => {
 
   test("is told with the near one, and with all that are known", () => {
     expect((thrown(() => connect({ host: "a:1" } as never)) as Error).message).toMatch(
-      /^Unknown option host of connect: did you mean hosts\? \(known: hosts, followMembers, guardian, prefix, credentials, .*\)$/,
+      /^Unknown option host of connect: did you mean hosts\? \(known: hosts, followMembers, guardian, renewal, maxStallMs, prefix, credentials, .*\)$/,
     );
     expect((thrown(() => checkOptions("f", { timeout: 1 }, CONNECT)) as Error).message).toMatch(
       /did you mean requestTimeoutMs, pingTimeoutMs or connectTimeoutMs\?/,

@@ -1,0 +1,70 @@
+import type { EtcdClient } from "../etcd/client.js";
+import { rangeError } from "../options/check.js";
+import type { CheckedConnect, CheckedCredentials } from "../options/connect.js";
+
+/** Certificates as text, for another process or thread. */
+export type PemText = Readonly<Record<keyof CheckedCredentials, string | undefined>>;
+
+/** They are read again so often. */
+const READ_MS = 10_000;
+
+/** The certificates of a cluster as they are now: those may be exchanged while one connection lasts, and another is opened elsewhere. */
+export class Certificates {
+  /** On the monotonic clock. */
+  #readAt = -Infinity;
+
+  constructor(private readonly client: Pick<EtcdClient, "pool">) {}
+
+  at(now: number): PemText | undefined {
+    const isOld = now - this.#readAt >= READ_MS;
+    if (isOld) this.#readAt = now;
+    const pem = this.client.pool.credentials(isOld);
+    return (
+      pem && {
+        rootCertificate: textOf(pem.rootCertificate),
+        privateKey: textOf(pem.privateKey),
+        certChain: textOf(pem.certChain),
+        serverName: pem.serverName,
+      }
+    );
+  }
+}
+
+const textOf = (pem: Uint8Array | undefined): string | undefined => pem && Buffer.from(pem).toString();
+
+/** The options of `connect` that say how etcd is reached, for another process or thread. */
+export function reachOf(options: CheckedConnect): Readonly<Record<string, unknown>> {
+  const { transport, followMembers, auth, requestTimeoutMs } = options;
+  // As it was given: a list that is found in DNS is found there as well.
+  const any = { hosts: [...options.hosts], transport, followMembers, auth, requestTimeoutMs };
+  if (transport === "etcd3") return any;
+  const { pingIntervalMs, pingTimeoutMs, connectTimeoutMs } = options;
+  return { ...any, pingIntervalMs, pingTimeoutMs, connectTimeoutMs };
+}
+
+/** A program of the package: the file of the entry, and that of the module. */
+export interface PackageProgram {
+  readonly entry: string;
+  readonly module: string;
+}
+
+/**
+ * Its file: beside this module in a build, and from the sources.
+ * @throws {RangeError} that names the option where it cannot be started.
+ */
+export function programOf({ entry, module }: PackageProgram, option: string, value: unknown): string {
+  const { existsSync } = process.getBuiltinModule("node:fs");
+  const { fileURLToPath } = process.getBuiltinModule("node:url");
+  const path = process.getBuiltinModule("node:path");
+  const { isSea } = (process.getBuiltinModule("node:sea") as { isSea?: () => boolean } | undefined) ?? {};
+  const rule = "left out here:";
+  if (process.versions["deno"] !== undefined || isSea?.() === true)
+    throw rangeError(option, `${rule} this program is no Node.js that could start another one`, value);
+  // By hand: bundlers take new URL(…, import.meta.url) for a file of theirs.
+  const folder = path.dirname(fileURLToPath(import.meta.url));
+  const names = [`./${entry}`, `./${module}`, `../../dist/${entry}`];
+  const file = names.map((name) => path.join(folder, name)).find((each) => existsSync(each));
+  if (file === undefined)
+    throw rangeError(option, `${rule} ${entry} is not beside leasehold, as in a bundle`, value);
+  return file;
+}

@@ -1,0 +1,47 @@
+// The worker thread of `connect({ renewal: "worker" })`: see renewal-worker.ts, which starts it.
+import { workerData } from "node:worker_threads";
+import { EtcdClient } from "../etcd/client.js";
+import { failures, memberOf } from "../etcd/transport.js";
+import { checkConnect } from "../options/connect.js";
+import { type Clock, pause, systemClock } from "../util/clock.js";
+import { RenewalThread } from "./renewal-thread.js";
+import { CLOCKS_MS, originOf, type RenewalStart } from "./renewal-worker.js";
+import { type RenewalOrder, SharedPulse } from "./shared-renewal.js";
+
+const { reach, port, pulse, originMs, ...start } = workerData as RenewalStart;
+let { credentials } = start;
+
+/** The monotonic clock of this thread, set by that of the other one: no order seems to arrive before it was sent. */
+const aheadMs = originOf(systemClock) + CLOCKS_MS - originMs;
+const clock: Clock = {
+  ...systemClock,
+  now: () => ({ monotonic: clock.monotonic(), suspend: systemClock.now().suspend }),
+  monotonic: () => systemClock.monotonic() + aheadMs,
+};
+
+const options = checkConnect({ ...reach, ...(credentials && { credentials: () => credentials }) });
+const context = { options, clock, failures };
+const client = new EtcdClient(options, clock, (host, setting) => memberOf(host, setting, context));
+const thread = new RenewalThread({
+  ...{ client, clock, pulse: new SharedPulse(pulse) },
+  post: (news) => port.postMessage(news),
+});
+
+/** Hosts that DNS names must be known before a stream is opened, and the transport must be loaded. */
+async function prepare(): Promise<void> {
+  for (;;) {
+    try {
+      await client.call(() => Promise.resolve(), { what: "find the members" });
+      return await client.loaded();
+    } catch {
+      await pause(clock, options.requestTimeoutMs);
+    }
+  }
+}
+
+const prepared = prepare();
+port.on("message", (order: RenewalOrder) => {
+  if (order.do === "trust") credentials = order.credentials;
+  else if (order.do === "end") process.exit();
+  else void prepared.then(() => thread.take(order));
+});

@@ -1,6 +1,7 @@
 // Which hosts there are, where the user's list does not say it alone: SRV records of DNS, and etcd's own list of its members.
 import type { SrvRecord } from "node:dns";
-import { checkHosts, type CheckedConnect } from "../options/connect.js";
+import type { CheckedConnect } from "../options/connect.js";
+import { checkHosts } from "../options/hosts.js";
 import type { Clock, Timer } from "../util/clock.js";
 import { inOwnContext } from "../util/own-context.js";
 import type { Hosts } from "./hosts.js";

@@ -1,5 +1,6 @@
 import { checkPlainObject, rangeError } from "./check.js";
-import { type CheckedCredentials, checkHosts, checkOneScheme, checkPem } from "./connect.js";
+import { type CheckedCredentials, checkPem } from "./connect.js";
+import { checkHosts, checkOneScheme } from "./hosts.js";
 
 /** What etcdctl's flags and its environment set. */
 const ETCDCTL_SETTINGS = [

@@ -98,9 +98,8 @@ class RenewedLease extends AskedRenewal implements KeptLease {
     const { clock, pulse, timers, keepalive } = this.setting;
     const leftMs = pulse.beatAt + this.#maxStallMs - clock.monotonic();
     const stalled = leftMs <= 0;
-    this.#check = timers.add(
-      stalled ? Math.min(LOOK_MS, this.#maxStallMs) : leftMs + 1,
-      () => this.#checkBeat(),
+    this.#check = timers.add(stalled ? Math.min(LOOK_MS, this.#maxStallMs) : leftMs + 1, () =>
+      this.#checkBeat(),
     );
     if (stalled === this.#paused) return;
     this.#paused = stalled;
@@ -135,8 +134,7 @@ export class RenewalThread {
         break;
       case "renew":
         keepalive.renew(
-          this.#leases.get(order.leaseId) ??
-            new AskedRenewal(order.leaseId, order.patienceMs, this.#setting),
+          this.#leases.get(order.leaseId) ?? new AskedRenewal(order.leaseId, order.patienceMs, this.#setting),
         );
         break;
       case "detach":

@@ -1,0 +1,209 @@
+// `renewal: "worker"`: a process whose main thread stands still keeps its locks, up to `maxStallMs`.
+import { copyFileSync, mkdtempSync, rmSync } from "node:fs";
+import { once } from "node:events";
+import os from "node:os";
+import path from "node:path";
+import { fileURLToPath, pathToFileURL } from "node:url";
+import { Worker } from "node:worker_threads";
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
+import { connect, Mutex, Session } from "../../../src/index.js";
+import { memoryEtcd } from "../../../src/testing/start.js";
+import { revoke } from "../../support/clients/lease-calls.js";
+import { placesOf } from "../../support/clients/server-view.js";
+import { type EtcdCluster, startEtcd } from "../../support/etcd/etcd.js";
+import { makeAuthority, writeServerFiles } from "../../support/fixtures/certificates.js";
+import { startWithUsers, WORKER } from "../../support/fixtures/users.js";
+import { Busy, hrtimeMs } from "../../support/programs/busy.js";
+
+const TTL_SECONDS = 2;
+const TTL_MS = TTL_SECONDS * 1000;
+const LONG_MS = 60_000;
+
+let etcd: EtcdCluster;
+beforeAll(async () => void (etcd = await startEtcd()));
+afterAll(() => etcd.stop());
+
+const optionsOf = (more: object = {}) => ({
+  hosts: etcd.endpoints,
+  session: { ttlSeconds: TTL_SECONDS },
+  renewal: "worker" as const,
+  maxStallMs: LONG_MS,
+  ...more,
+});
+
+/** Waits for the lock. Returns when it was granted. */
+async function nextAt(name: string): Promise<number> {
+  await using cluster = connect({ hosts: etcd.endpoints });
+  return await new Mutex(cluster, name).withLock(() => hrtimeMs());
+}
+
+// They mostly wait.
+describe("a main thread that stands still", { concurrent: true }, () => {
+  test("keeps its lock: the first line that runs then says so", async ({ expect }) => {
+    await using program = await Busy.start(optionsOf(), "still/kept");
+    const following = nextAt("still/kept");
+    const after = await program.block(3 * TTL_MS);
+
+    expect(after).toMatchObject({ held: true, aborted: false, fence: program.first.fence });
+    expect(after.remainingMs).toBeGreaterThan(0);
+    expect(await placesOf(etcd.member, "still/kept")).toHaveLength(2);
+    expect(await program.end("close")).toBe(0);
+    expect(await following).toBeGreaterThan(after.at);
+  });
+
+  test("loses it after maxStallMs: the first line says so, and the next holder comes after the deadline", async ({
+    expect,
+  }) => {
+    const maxStallMs = TTL_MS;
+    await using program = await Busy.start(optionsOf({ maxStallMs }), "still/lost");
+    const following = nextAt("still/lost");
+    const start = hrtimeMs();
+    const after = await program.block(3 * (maxStallMs + TTL_MS));
+    const at = await following;
+
+    expect(after).toMatchObject({ held: false, aborted: true, remainingMs: 0, loss: "expired" });
+    expect(after.error).toMatch(/this process did not run for .* maxStallMs \(2000\)/);
+    const lastRenewal = after.at - (after.sinceLastRenewalMs ?? NaN);
+    expect(at).toBeGreaterThanOrEqual(lastRenewal + 0.9 * TTL_MS);
+    // It renewed until then, and no longer: etcd then needs a TTL, and looks at its leases every half of a second.
+    expect(lastRenewal - start).toBeGreaterThan(maxStallMs / 4);
+    expect(at - start).toBeLessThan(2 * (maxStallMs + TTL_MS));
+  });
+
+  test("is renewed again if it runs before the deadline", async ({ expect }) => {
+    const maxStallMs = TTL_MS;
+    await using program = await Busy.start(optionsOf({ maxStallMs }), "still/again");
+    for (let n = 0; n < 3; n++)
+      expect(await program.block(maxStallMs + TTL_MS / 2)).toMatchObject({ held: true, aborted: false });
+    expect(await program.block(TTL_MS / 2)).toMatchObject({ held: true });
+  });
+
+  test("learns at once that its lease was revoked", async ({ expect }) => {
+    await using program = await Busy.start(optionsOf(), "still/revoked");
+    const blocked = program.block(1.5 * TTL_MS);
+    await revoke(etcd.member, BigInt(`0x${program.first.lease}`));
+
+    expect(await blocked).toMatchObject({ held: false, aborted: true, loss: "revoked" });
+  });
+
+  test("keeps its lock while a member dies", async ({ expect }) => {
+    await using three = await startEtcd({ members: 3 });
+    await using program = await Busy.start(optionsOf({ hosts: three.endpoints }), "still/moved");
+    const blocked = program.block(4 * TTL_MS);
+    const leader = await three.leader();
+    await leader.kill();
+
+    expect(await blocked).toMatchObject({ held: true, aborted: false });
+  });
+
+  test("is not the same as a process that is stopped: that one loses its lock", async ({ expect }) => {
+    await using program = await Busy.start(optionsOf(), "still/stopped");
+    program.child.kill("SIGSTOP");
+    await nextAt("still/stopped");
+    program.child.kill("SIGCONT");
+
+    expect(await program.block(0)).toMatchObject({ held: false, aborted: true });
+  });
+});
+
+describe("everything else is as on the main thread", { concurrent: true }, () => {
+  test("TLS, and a password", async ({ expect, onTestFinished }) => {
+    const authority = makeAuthority("renewed");
+    const files = await writeServerFiles(authority, authority.issue("etcd"));
+    onTestFinished(() => files.remove());
+    await using secure = await startEtcd({ clientTls: files });
+    const credentials = { rootCertificate: authority.certificate.toString() };
+    await using over = await Busy.start(optionsOf({ hosts: secure.endpoints, credentials }), "tls/a");
+    const users = await startWithUsers();
+    onTestFinished(() => users.etcd.stop());
+    await using named = await Busy.start(optionsOf({ hosts: users.endpoints, auth: WORKER }), "jobs/a");
+
+    const blocked = await Promise.all([over, named].map((program) => program.block(2 * TTL_MS)));
+    expect(blocked).toEqual(blocked.map(() => expect.objectContaining({ held: true }) as unknown));
+  });
+
+  test("a session is orphaned and adopted", async ({ expect }) => {
+    await using program = await Busy.start(optionsOf({ session: { ttlSeconds: 10 } }), "passed/a");
+    expect(await program.end("orphan")).toBe(0);
+    await using cluster = connect(optionsOf());
+    await using session = await Session.adopt(cluster, BigInt(`0x${program.first.lease}`));
+    const lock = await new Mutex(session, "passed/a").lock();
+
+    expect(lock.fence).toBe(BigInt(program.first.fence));
+    expect(await session.orphan()).toBe(session.leaseId);
+  });
+
+  test("renewals are counted and told", async ({ expect }) => {
+    await using cluster = connect(optionsOf());
+    const session = await cluster.session();
+    const left = () => session.remainingMs();
+    const first = left();
+    // A renewal sets it back to nearly a TTL.
+    await expect.poll(left).toBeLessThan(first - TTL_MS / 10);
+    await expect.poll(left).toBeGreaterThan(first - TTL_MS / 10);
+  });
+
+  test("one cluster has several sessions, one after the other and beside each other", async ({ expect }) => {
+    await using cluster = connect(optionsOf());
+    for (let n = 0; n < 2; n++) {
+      const sessions = await Promise.all([1, 2, 3].map(() => Session.open(cluster)));
+      await Promise.all(sessions.map((session) => new Mutex(session, "many/a").withLock(() => n)));
+      await Promise.all(sessions.map((session) => session.close()));
+      expect(sessions.map(({ state }) => state)).toEqual(["closed", "closed", "closed"]);
+    }
+  });
+
+  test("a worker thread of the user has one of its own", async ({ expect }) => {
+    const program = fileURLToPath(new URL("../../support/programs/busy-program.js", import.meta.url));
+    const argv = [JSON.stringify(optionsOf()), "thread/a"];
+    const worker = new Worker(program, { argv, stdin: true, stdout: true });
+    await once(worker.stdout, "data");
+    const reported = once(worker.stdout, "data") as Promise<[Buffer]>;
+    worker.stdin?.write(`block ${3 * TTL_MS}\n`);
+
+    expect(JSON.parse(String((await reported)[0]))).toMatchObject({ held: true });
+    await worker.terminate();
+  });
+
+  test("the guardian revokes at once what a worker thread renews", async ({ expect }) => {
+    const options = optionsOf({ guardian: true, session: { ttlSeconds: 60 } });
+    await using program = await Busy.start(options, "both/a");
+    await program.kill();
+
+    await expect.poll(() => placesOf(etcd.member, "both/a")).toEqual([]);
+  });
+});
+
+describe("where it cannot be", () => {
+  test("connect says so", async () => {
+    await using memory = await memoryEtcd();
+    expect(() => connect({ hosts: memory.hosts, renewal: "worker" })).toThrow(
+      "Expected renewal to be left out with the hosts of memoryEtcd(), got",
+    );
+    expect(() => connect({ hosts: "a", renewal: "thread" as "worker" })).toThrow(
+      /^Expected renewal to be "main" or "worker", got/,
+    );
+    expect(() => connect({ hosts: "a", maxStallMs: 5000 })).toThrow(/^Expected maxStallMs to be left out/);
+    expect(() => connect({ hosts: "a", renewal: "worker", maxStallMs: 10 })).toThrow(
+      /^Expected maxStallMs to be .*1000/,
+    );
+  });
+
+  test("in a bundle without the file of the thread, or of the guardian", async () => {
+    const folder = mkdtempSync(path.join(os.tmpdir(), "leasehold-bundle-"));
+    onTestFinished(() => rmSync(folder, { recursive: true }));
+    const dist = new URL("../../../dist/", import.meta.url);
+    for (const file of ["leasehold.js", "leasehold-core.js"])
+      copyFileSync(new URL(file, dist), path.join(folder, file.replace(/^leasehold.js$/, "bundle.mjs")));
+    const bundle = (await import(pathToFileURL(path.join(folder, "bundle.mjs")).href)) as {
+      connect: typeof connect;
+    };
+
+    expect(() => bundle.connect({ hosts: "a", renewal: "worker" })).toThrow(
+      /^Expected renewal to be left out here: leasehold-renewal.js is not beside leasehold, as in a bundle, got "worker"/,
+    );
+    expect(() => bundle.connect({ hosts: "a", guardian: true })).toThrow(
+      /leasehold-guardian.js is not beside/,
+    );
+  });
+});

@@ -1,0 +1,44 @@
+// A program that stands still when it is told to: `node busy-program.js OPTIONS NAME`. OPTIONS are those of `connect` in JSON. Takes the
+// lock NAME, and prints a line of JSON with the state in which it is then, and one after each command of its input:
+// "block MS": what the first line says after a loop of so long, in which no other line runs;
+// "orphan", "close": ends what it has, and the program by that.
+import { createInterface } from "node:readline";
+import { connect, Mutex } from "leasehold";
+
+const [options = "", name = ""] = process.argv.slice(2);
+const cluster = connect(JSON.parse(options));
+const session = await cluster.session();
+const lock = await new Mutex(cluster, name).lock();
+const cell = new Int32Array(new SharedArrayBuffer(4));
+
+/** All by one reading of the state. */
+function report() {
+  const { held, fence } = lock;
+  const remainingMs = session.remainingMs();
+  const { aborted, reason } = session.signal;
+  const [seconds, nanoseconds] = process.hrtime();
+  const line = {
+    ...{ held, remainingMs, aborted, fence: String(fence), lease: session.leaseId.toString(16) },
+    // Of the clock that all processes of the machine share.
+    at: seconds * 1000 + nanoseconds / 1e6,
+    ...(aborted && {
+      error: reason.message,
+      loss: reason.loss,
+      sinceLastRenewalMs: reason.sinceLastRenewalMs,
+    }),
+  };
+  process.stdout.write(`${JSON.stringify(line)}\n`);
+}
+
+report();
+const lines = createInterface({ input: process.stdin });
+lines.on("line", (line) => {
+  const [command, ms] = line.split(" ");
+  if (command === "block") {
+    Atomics.wait(cell, 0, 0, Number(ms));
+    return report();
+  }
+  lines.close();
+  process.stdin.destroy();
+  void (command === "orphan" ? session.orphan().then(() => process.exit()) : cluster.close({ drainMs: 0 }));
+});

@@ -1,0 +1,75 @@
+import { type ChildProcess, spawn } from "node:child_process";
+import { once } from "node:events";
+import { createInterface } from "node:readline";
+import { fileURLToPath } from "node:url";
+
+const PROGRAM = fileURLToPath(new URL("busy-program.js", import.meta.url));
+
+/** What a process of busy-program.js says of its lock. Bigints are text. */
+export interface BusyReport {
+  readonly held: boolean;
+  readonly remainingMs: number;
+  readonly aborted: boolean;
+  readonly fence: string;
+  readonly lease: string;
+  /** On the clock of `hrtimeMs`. */
+  readonly at: number;
+  readonly error?: string;
+  readonly loss?: string;
+  readonly sinceLastRenewalMs?: number;
+}
+
+/** The clock that all processes of the machine share. */
+export function hrtimeMs(): number {
+  const [seconds, nanoseconds] = process.hrtime();
+  return seconds * 1000 + nanoseconds / 1e6;
+}
+
+/** A process of busy-program.js that has its lock. */
+export class Busy implements AsyncDisposable {
+  private constructor(
+    readonly child: ChildProcess,
+    private readonly lines: AsyncIterator<string>,
+    readonly first: BusyReport,
+  ) {}
+
+  /** @param options of `connect` */
+  static async start(options: object, name: string): Promise<Busy> {
+    const args = [PROGRAM, JSON.stringify(options), name];
+    const child = spawn(process.execPath, args, { stdio: ["pipe", "pipe", "inherit"] });
+    const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]();
+    return new Busy(child, lines, await next(lines));
+  }
+
+  /** What the first line says after its main thread has stood still for so long. */
+  async block(ms: number): Promise<BusyReport> {
+    this.child.stdin?.write(`block ${ms}\n`);
+    return next(this.lines);
+  }
+
+  /** Returns the exit code. */
+  async end(how: "close" | "orphan"): Promise<number | null> {
+    this.child.stdin?.write(`${how}\n`);
+    return this.#exit();
+  }
+
+  async kill(): Promise<void> {
+    this.child.kill("SIGKILL");
+    await this.#exit();
+  }
+
+  async #exit(): Promise<number | null> {
+    if (this.child.exitCode === null && this.child.signalCode === null) await once(this.child, "exit");
+    return this.child.exitCode;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.kill();
+  }
+}
+
+async function next(lines: AsyncIterator<string>): Promise<BusyReport> {
+  const { done, value } = (await lines.next()) as IteratorResult<string, undefined>;
+  if (done) throw new Error("The program has ended.");
+  return JSON.parse(value) as BusyReport;
+}

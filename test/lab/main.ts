@@ -100,8 +100,20 @@ interface Where {
 /** One run and its verdict; the history, the verdict and a timeline are written to `keep`. */
 async function once(name: TierName, options: ChaosOptions, { seconds, keep, only, quiet }: Where) {
   const [of = "mutex"] = options.of;
-  const { seed, faults, ttlSeconds, workers, lanes, names, nested, tls, auth, guardian, etcdVersion } =
-    options;
+  const {
+    seed,
+    faults,
+    ttlSeconds,
+    workers,
+    lanes,
+    names,
+    nested,
+    tls,
+    auth,
+    guardian,
+    maxStallMs,
+    etcdVersion,
+  } = options;
   const { without } = options;
   const wanted = only ?? options.only;
   const build =
@@ -113,6 +125,7 @@ async function once(name: TierName, options: ChaosOptions, { seconds, keep, only
     ...{ tier: tierOf(name), of, seed, seconds, ttlSeconds, workers, lanes, names, nested, tls, keep },
     ...(auth && { auth }),
     guardian,
+    ...(maxStallMs !== undefined && { maxStallMs }),
     ...(faults && { faults }),
     ...(wanted && { only: wanted }),
     ...(etcdVersion !== undefined && { etcdVersion }),
@@ -162,6 +175,7 @@ function replay(tier: TierName, options: ChaosOptions): string {
     ...(options.nested ? ["--nested"] : []),
     ...(options.tls ? ["--tls"] : []),
     ...(options.guardian ? ["--guardian"] : []),
+    ...(options.maxStallMs === undefined ? [] : ["--max-stall", String(options.maxStallMs / 1000)]),
   ].join(" ");
 }
 

@@ -18,6 +18,7 @@ export interface ChaosOptions {
   readonly tls: boolean;
   readonly auth: "on" | "off" | undefined;
   readonly guardian: boolean;
+  readonly maxStallMs: number | undefined;
   readonly etcdVersion: string | undefined;
   readonly keep: string | undefined;
   readonly build: string | undefined;
@@ -41,6 +42,7 @@ export const USAGE = `npm run chaos -- [options]
   --tls            workers speak TLS (t2); faults that need it bring it with them
   --auth on|off    etcd has users, and asks for passwords at the beginning or does not (t1, t2)
   --guardian       each worker has a guardian, which revokes its leases when it is killed
+  --max-stall S    a worker thread of each worker renews its leases, while its main thread does not stand still for longer
   --etcd VERSION   such as 3.5; default: the first etcd that is found
   --keep DIR       leaves the history there also when all went well
   --build DIR      another build of leasehold, such as a mutant
@@ -58,7 +60,7 @@ export function parseOptions(args: readonly string[]): ChaosOptions | "list" | "
     options: {
       ...{ tier: text, of: text, seed: text, time: text, faults: text, only: text, ttl: text },
       ...{ workers: text, lanes: text, names: text, nested: flag, without: text },
-      ...{ tls: flag, auth: text, guardian: flag },
+      ...{ tls: flag, auth: text, guardian: flag, "max-stall": text },
       ...{ etcd: text, keep: text, build: text, shrink: text, quiet: flag, list: flag, help: flag },
     },
   });
@@ -79,6 +81,8 @@ export function parseOptions(args: readonly string[]): ChaosOptions | "list" | "
     tls: values.tls,
     auth: onOrOff(values.auth),
     guardian: values.guardian,
+    maxStallMs:
+      values["max-stall"] === undefined ? undefined : number("max-stall", values["max-stall"], 1) * 1000,
     etcdVersion: values.etcd,
     keep: values.keep,
     build: values.build,

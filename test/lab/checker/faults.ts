@@ -12,6 +12,7 @@ export interface Fault extends Span {
   readonly endsStreams: boolean;
   readonly refuses: Refusal | undefined;
   readonly suspends: boolean;
+  readonly blocks: boolean;
 }
 
 /** A fault that was never healed lasts forever. */
@@ -28,8 +29,20 @@ export function faultsOf(nemeses: readonly Nemesis[]): Fault[] {
 }
 
 function begin({ t, fault, effect, target, took = [], ...nemesis }: Nemesis): Fault {
-  const { sparesLeases = false, endsStreams = false, refuses, suspends = false } = nemesis;
-  return { fault, effect, target, took, sparesLeases, endsStreams, refuses, suspends, from: t, to: FOREVER };
+  const { sparesLeases = false, endsStreams = false, refuses, suspends = false, blocks = false } = nemesis;
+  return {
+    fault,
+    effect,
+    target,
+    took,
+    sparesLeases,
+    endsStreams,
+    refuses,
+    suspends,
+    blocks,
+    from: t,
+    to: FOREVER,
+  };
 }
 
 /** The revisions that it took may be known only when it ends. */

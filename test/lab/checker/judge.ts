@@ -13,6 +13,7 @@ import { healthyMajorityServes } from "./refusal-rules.js";
 import { fencesRise, servedInOrder, serverSawOneHolder } from "./queue-rules.js";
 import { permitsAreLimited } from "./permit-rules.js";
 import { noLostUpdate, noStaleWrite } from "./register-rules.js";
+import { stuckProcessesLoseTheirs } from "./stall-rules.js";
 import { allAtOnce } from "./together.js";
 import { noLostWakeUp } from "./waking.js";
 
@@ -28,6 +29,7 @@ const RULES = {
     I13: permitsAreLimited,
     I14: allAtOnce,
     ...{ I15: observersAgree, I16: proclaimedOnce, I17: healthyMajorityServes },
+    I18: stuckProcessesLoseTheirs,
     crash: noCrash,
   },
 } satisfies Record<string, Rule>;

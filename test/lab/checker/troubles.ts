@@ -35,6 +35,12 @@ export class Troubles {
   readonly #compactions: readonly Span[];
   readonly #stalls = new Map<string, Span[]>();
   readonly #stopped: ReadonlyMap<string, readonly Span[]>;
+  /** In which nothing of the process ran. */
+  readonly #paused: ReadonlyMap<string, readonly Span[]>;
+  /** In which a worker thread went on. */
+  readonly #blocked: ReadonlyMap<string, readonly Span[]>;
+  /** See `Setting`, in nanoseconds. */
+  readonly maxStall: bigint | undefined;
   readonly #suspended: ReadonlyMap<string, readonly Span[]>;
   readonly #killed = new Map<string, bigint>();
   readonly #crashed = new Map<string, bigint>();
@@ -44,7 +50,7 @@ export class Troubles {
   readonly #hinderedBy = new Map<string, readonly Span[]>();
   readonly #slow = new Map<string | undefined, readonly Span[]>();
 
-  constructor(steps: Steps, { ttlSeconds, requestTimeoutMs = 1000 }: Setting) {
+  constructor(steps: Steps, { ttlSeconds, requestTimeoutMs = 1000, maxStallMs }: Setting) {
     this.ttl = BigInt(ttlSeconds) * SECOND;
     this.failOver = this.ttl + BigInt(requestTimeoutMs) * (SECOND / 1000n);
     this.#settle = this.ttl + DETECTION;
@@ -58,6 +64,9 @@ export class Troubles {
     this.#compactions = merged(hinders.filter(({ fault }) => fault === "compact"));
     const stops = this.faults.filter(({ effect }) => effect === "stops-worker");
     this.#stopped = byTarget(stops);
+    this.maxStall = maxStallMs === undefined ? undefined : BigInt(maxStallMs) * (SECOND / 1000n);
+    this.#blocked = byTarget(stops.filter(({ blocks }) => blocks));
+    this.#paused = byTarget(stops.filter(({ blocks }) => !blocks));
     this.#suspended = byTarget(stops.filter(({ suspends }) => suspends));
     for (const { effect, target, from } of this.faults)
       if (effect === "kills-worker") this.#killed.set(target, earlier(from, this.killedAt(target)));
@@ -184,7 +193,18 @@ export class Troubles {
     const settling = { from: t - this.#settle, to: t };
     if (touching(this.#leasesHindered, settling).length > 0) return true;
     // A client renews every third of a TTL: after a stop shorter than this, enough time is left.
-    return covered(this.still(p), { from: t - this.ttl - BREATH, to: t }) >= this.ttl / 4n;
+    return covered(this.#costly(p, t), { from: t - this.ttl - BREATH, to: t }) >= this.ttl / 4n;
+  }
+
+  /** The stops until `t` in which nothing has renewed the leases of the process. */
+  #costly(p: string, t: bigint): readonly Span[] {
+    const { maxStall } = this;
+    if (maxStall === undefined) return this.still(p);
+    const blocked = this.#blocked.get(p) ?? [];
+    // The last beat of the main thread is as old as a quarter of the limit.
+    const long = blocked.filter(({ from, to }) => earlier(to, t) - from >= (maxStall * 3n) / 4n);
+    const other = (this.#stalls.get(p) ?? []).filter((stall) => touching(blocked, stall).length === 0);
+    return merged([...(this.#paused.get(p) ?? []), ...other, ...long]);
   }
 
   /**

@@ -26,6 +26,20 @@ const pause = (who: string, choose: Choose): FaultKind => ({
   },
 });
 
+/** One loop of the program, for up to four TTLs. */
+const block: FaultKind = {
+  name: "block-holder",
+  effect: "stops-worker",
+  blocks: true,
+  lasts: (random, ttlMs) => random.between(0, random.chance(0.5) ? ttlMs : 4 * ttlMs),
+  inflict(field) {
+    const worker = holder(field);
+    if (worker === undefined || worker.ended) return undefined;
+    worker.block();
+    return { target: worker.p, heal: () => worker.unblock() };
+  },
+};
+
 /** SIGKILL; a new process takes its place. */
 const kill = (who: string, choose: Choose): FaultKind => ({
   name: `kill-${who}`,
@@ -63,4 +77,5 @@ export const workerFaults: readonly FaultKind[] = [
   kill("waiter", waiter),
   jump("clock-forth", 1),
   jump("clock-back", -1),
+  block,
 ];

@@ -26,6 +26,7 @@ export interface Hunt extends Pick<
   | "tls"
   | "auth"
   | "guardian"
+  | "maxStallMs"
 > {
   readonly tier: TierName;
   readonly seconds: number;

@@ -166,6 +166,30 @@ export const OTHERS: readonly Mutant[] = [
     hunt: t1(["link-reset"], { guardian: true, camp: 1 }),
   },
   {
+    name: "deadline-not-shared",
+    wrong: "waits for a message of the thread that renews, though the deadline is in memory that both share",
+    patches: [
+      {
+        file: "session/lease.js",
+        from: "if (this.#elsewhere && this.#elsewhere.last.sent.monotonic > this.#renewal.sent.monotonic)",
+        to: "if (false)",
+      },
+    ],
+    hunt: t1(["block-holder"], { maxStallMs: 120_000, camp: 1 }),
+  },
+  {
+    name: "beat-ignored",
+    wrong: "renews the leases of a process whose main thread stands still for ever",
+    patches: [
+      {
+        file: "session/renewal-thread.js",
+        from: "const stalled = leftMs <= 0;",
+        to: "const stalled = false;",
+      },
+    ],
+    hunt: t1(["block-holder"], { maxStallMs: 1000, camp: 1, lastsMs: [6000, 8000] }),
+  },
+  {
     name: "gap-not-replayed",
     wrong:
       "reads the present state when an observer's watch breaks, though etcd still has what happened since",

@@ -1,6 +1,7 @@
 // The worker processes of a run: started, stopped, killed and restarted, always by pid.
 import { fork, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
+import { rmSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
 import { Guardian } from "../../support/servers/guarded.js";
@@ -103,6 +104,17 @@ export class Worker {
 
   resume(): void {
     this.#child.kill("SIGCONT");
+  }
+
+  /** Its main thread runs one loop until `unblock()`. */
+  block(): void {
+    const blockedBy = `${this.journal}.blocked`;
+    writeFileSync(blockedBy, "");
+    this.#tell({ blockedBy });
+  }
+
+  unblock(): void {
+    rmSync(`${this.journal}.blocked`, { force: true });
   }
 
   /** kill -9; resolves when the process has exited. */

@@ -78,6 +78,8 @@ export interface FaultKind<G extends Ground = Ground> {
   readonly refuses?: Refusal;
   /** The machine of a stopped worker is suspended: its monotonic clock stands still meanwhile. */
   readonly suspends?: boolean;
+  /** Only the main thread of the worker is stopped. */
+  readonly blocks?: boolean;
   /** Without this, a ground has nothing that the fault could hit. */
   readonly needs?: Need;
   /** How often it occurs, relative to the other kinds; default 1. */

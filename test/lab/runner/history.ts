@@ -114,6 +114,8 @@ export interface Nemesis extends At {
   readonly refuses?: Refusal;
   /** The machine of a stopped worker is suspended: its monotonic clock stands still meanwhile. */
   readonly suspends?: boolean;
+  /** Only the main thread of the worker is stopped. */
+  readonly blocks?: boolean;
 }
 /**
  * What etcd still had under the run's prefix, which leases the run added, and how many unused watches existed, at a
@@ -156,6 +158,8 @@ export interface Setting {
   readonly ttlSeconds: number;
   /** How long a worker's client waits for one answer; default 1000. */
   readonly requestTimeoutMs?: number;
+  /** Set if a worker thread of each process renews its leases: the longest stall of the main thread that they survive. */
+  readonly maxStallMs?: number;
   /** The number of etcd members. */
   readonly members?: number;
   /** The prefix of every lock's name. */

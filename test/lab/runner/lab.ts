@@ -47,6 +47,8 @@ export interface LabOptions {
   readonly auth?: "on" | "off";
   /** Each worker has a guardian. */
   readonly guardian?: boolean;
+  /** A worker thread of each worker renews its leases, up to a stall of so long. */
+  readonly maxStallMs?: number;
   /** What is acquired under the names; default: a mutex. */
   readonly of?: Of;
   /** A folder with another build of leasehold. */
@@ -132,8 +134,8 @@ class Lab {
     );
     const { hosts, access } = from.ground;
     const work = { seed, locks, of, registers: REGISTERS, ttlSeconds, lanes, camp, valueBytes, build };
-    const { guardian = false } = options;
-    const task = { ...work, hosts, access, guardian, requestTimeoutMs: REQUEST_TIMEOUT_MS };
+    const { guardian = false, maxStallMs } = options;
+    const task = { ...work, hosts, access, guardian, maxStallMs, requestTimeoutMs: REQUEST_TIMEOUT_MS };
     this.#crew = new Crew({ count: workers, folder: from.folder, task });
     this.#kinds = chosen(options);
     const { lastsMs } = options;
@@ -212,6 +214,7 @@ class Lab {
     const history = files.flatMap(readJournal).sort((a, b) => Number(a.t - b.t));
     const setting = {
       ttlSeconds: this.#options.ttlSeconds,
+      ...(this.#options.maxStallMs !== undefined && { maxStallMs: this.#options.maxStallMs }),
       requestTimeoutMs: REQUEST_TIMEOUT_MS,
       ...{ members: this.#ground.members.length, locks: PLACES, registers: REGISTERS },
     };

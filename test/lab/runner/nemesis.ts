@@ -42,14 +42,14 @@ export class Nemesis<G extends Ground> {
 
   async #once(kind: FaultKind<G>, { n, lastsMs }: Planned): Promise<void> {
     const { field, note, say, seed } = this.#options;
-    const { name: fault, effect, endsStreams, refuses } = kind;
+    const { name: fault, effect, endsStreams, refuses, blocks } = kind;
     const spares = kind.sparesLeases ?? false;
     const sparesLeases = typeof spares === "boolean" ? spares : spares(field.ttlMs);
     const begun = process.hrtime.bigint();
     const hit = await kind.inflict({ ...field, random: seeded(`${seed} fault ${n}`) });
     if (hit === undefined) return say(`#${n} ${fault}: nobody to hit`);
     const { target, took } = hit;
-    const of = { k: "nemesis", fault, effect, target, sparesLeases, endsStreams, refuses, took };
+    const of = { k: "nemesis", fault, effect, target, sparesLeases, endsStreams, refuses, blocks, took };
     say(`#${n} ${fault} ${target}${lastsMs > 0 ? ` for ${lastsMs} ms` : ""}`);
     // Recorded when it is done, but dated when it began: its effect may have occurred at any time between.
     note({ ...of, t: begun, on: true });

@@ -1,8 +1,8 @@
 // One process of a run: random use of the public API, with each step recorded before and after it. Argument: a JSON
 // Task. Messages: "finish" = finish what is running and start nothing new (answers "idle"); "close" = close everything;
-// { shiftMs } = the wall clock jumps.
+// { shiftMs } = the wall clock jumps; { blockedBy } = one loop runs while that file is there.
 import "../../support/programs/shift-date.js";
-import { openSync } from "node:fs";
+import { existsSync, openSync } from "node:fs";
 import type { BaseTask } from "./crew.js";
 import { now, record } from "./journal.js";
 import { lanesInStep } from "./beats.js";
@@ -29,6 +29,7 @@ export interface Task extends BaseTask {
   readonly camp: number;
   readonly valueBytes: number;
   readonly guardian: boolean;
+  readonly maxStallMs?: number;
   /** A folder with another build of leasehold. */
   readonly build?: string;
 }
@@ -54,11 +55,14 @@ process.on("warning", (warning: Error & { code?: string }) => {
   if (warning.code !== ADDRESS_AS_NAME) note({ k: "crash", event: "warning", err: String(warning) });
 });
 
+const cell = new Int32Array(new SharedArrayBuffer(4));
+const LOOK_MS = 5;
 const told = new Map<string, () => void>();
 const finish = new Promise<void>((resolve) => told.set("finish", resolve));
 const close = new Promise<void>((resolve) => told.set("close", resolve));
-process.on("message", (message: string | { shiftMs: number }) => {
+process.on("message", (message: string | { shiftMs: number } | { blockedBy: string }) => {
   if (typeof message === "string") told.get(message)?.();
+  else if ("blockedBy" in message) while (existsSync(message.blockedBy)) Atomics.wait(cell, 0, 0, LOOK_MS);
   else (globalThis as unknown as { shiftDate(ms: number): void }).shiftDate(message.shiftMs);
 });
 
@@ -77,6 +81,7 @@ const cluster = leasehold.connect({
   ...(credentials && { credentials }),
   requestTimeoutMs,
   guardian: task.guardian,
+  ...(task.maxStallMs !== undefined && { renewal: "worker", maxStallMs: task.maxStallMs }),
   session: { ttlSeconds, owner: `${p}/shared` },
 });
 const first = Number(/\d+/.exec(p)?.[0]);

@@ -1,6 +1,6 @@
 import type { Clock, Moment, Timer } from "../../../src/util/clock.js";
 import type { Scheduler } from "../../../src/memory/event-queue.js";
-import type { Random } from "../../../src/memory/random.js";
+import { Random } from "../../../src/memory/random.js";
 import { HeldWork, type Phase } from "./held-work.js";
 
 export interface NodeClockOptions {
@@ -12,6 +12,8 @@ export interface NodeClockOptions {
   readonly wallOffsetMs?: number;
   /** Default: true. */
   readonly linux?: boolean;
+  /** Another thread of the same process: their clocks show the same. */
+  readonly like?: NodeClock;
 }
 
 const EPOCH = Date.UTC(2031, 4, 5);
@@ -76,8 +78,11 @@ export class NodeClock implements Clock {
   /** Time in suspend, which the monotonic clock does not count. */
   #asleepMs = 0;
   #suspendedAt: number | undefined;
+  readonly #threads: NodeClock[] = [];
+  #stopped = false;
+  #blocked = false;
 
-  constructor({ scheduler, random, drift, wallOffsetMs, linux = true }: NodeClockOptions) {
+  constructor({ scheduler, random, drift, wallOffsetMs, linux = true, like }: NodeClockOptions) {
     const draws = random.fork("clock");
     this.#scheduler = scheduler;
     this.#random = random.fork("random");
@@ -89,6 +94,20 @@ export class NodeClock implements Clock {
     this.drift = drift ?? draws.between(-0.01, 0.01);
     this.#wallMs = EPOCH + (wallOffsetMs ?? draws.between(-10_000, 10_000));
     this.#held = new HeldWork(scheduler, random.fork("resume"));
+    if (like === undefined) return;
+    this.drift = like.drift;
+    this.#born = like.#born;
+    this.#startMs = like.#startMs;
+    this.#bootMs = like.#bootMs;
+    this.#wallMs = like.#wallMs;
+    this.#asleepMs = like.#asleepMs;
+    like.#threads.push(this);
+  }
+
+  /** The clock of another thread of this process, which goes on while this one is blocked. */
+  thread(name: string): NodeClock {
+    const random = new Random(`${this.#startMs} ${name}`);
+    return new NodeClock({ scheduler: this.#scheduler, random, linux: this.#linux, like: this });
   }
 
   now(): Moment {
@@ -148,26 +167,43 @@ export class NodeClock implements Clock {
   }
 
   pause(): void {
+    this.#stopped = true;
     this.#held.pause();
+    for (const thread of this.#threads) thread.pause();
   }
 
   /** Everything that was due meanwhile runs, each in an event of its own. */
   resume(): void {
     if (this.#suspendedAt !== undefined) this.#asleepMs += this.#elapsed() - this.#suspendedAt;
     this.#suspendedAt = undefined;
-    this.#held.resume();
+    this.#stopped = false;
+    if (!this.#blocked) this.#held.resume();
+    for (const thread of this.#threads) thread.resume();
   }
 
   /** The machine sleeps until `resume()`: a pause that the monotonic clock does not count. */
   suspend(): void {
     this.#suspendedAt ??= this.#elapsed();
     this.pause();
+    for (const thread of this.#threads) thread.#suspendedAt ??= thread.#elapsed();
+  }
+
+  /** A loop of the program runs, and nothing else of this thread. */
+  block(): void {
+    this.#blocked = true;
+    this.#held.pause();
+  }
+
+  unblock(): void {
+    this.#blocked = false;
+    if (!this.#stopped) this.#held.resume();
   }
 
   /** Ends the process. */
   kill(): void {
     this.#held.kill();
     for (const timer of [...this.#timers]) timer.cancel();
+    for (const thread of this.#threads.splice(0)) thread.kill();
   }
 
   /** Sets the wall clock forward, or back. */

@@ -15,6 +15,7 @@ import { LinkWire } from "../../../src/memory/network/wire.js";
 import { failures } from "../../../src/etcd/transport.js";
 import { SimMember } from "../../../src/memory/network/member.js";
 import { NodeClock, type NodeClockOptions } from "./node-clock.js";
+import { simThread, type ThreadSetting } from "./sim-thread.js";
 
 export interface SimNodeOptions {
   readonly name: string;
@@ -27,6 +28,8 @@ export interface SimNodeOptions {
   readonly options?: NodeConnect | undefined;
   /** Of another build. Default: that of the sources. */
   readonly createCluster?: typeof fromSources;
+  /** Of that build: what a worker thread runs. Without it, no leases are renewed there. */
+  readonly renewal?: Pick<ThreadSetting, "EtcdClient" | "RenewalThread"> | undefined;
   /** Default: the simulation takes the place of the transport. */
   readonly transport?: TransportOptions | undefined;
 }
@@ -43,6 +46,13 @@ export interface TransportOptions {
 
 type GrpcContext = ConstructorParameters<typeof GrpcMember>[2];
 type NodeConnect = Partial<Omit<ConnectOptions, "hosts">>;
+
+/** As `connect` makes them, for one thread. */
+export type NewSimMember = (
+  host: string,
+  setting: MemberSetting,
+  context: Pick<GrpcContext, "options">,
+) => Member;
 
 /** The defaults of `connect`. */
 const CONNECTION: ConnectionSetting = { pingIntervalMs: 6000, pingTimeoutMs: 2000, connectTimeoutMs: 2000 };
@@ -88,6 +98,14 @@ export class SimNode {
     this.#clock.pause();
   }
 
+  block(): void {
+    this.#clock.block();
+  }
+
+  unblock(): void {
+    this.#clock.unblock();
+  }
+
   suspend(): void {
     this.#clock.suspend();
   }
@@ -107,7 +125,7 @@ export class SimNode {
 
   /** A connection of the process beside its cluster. */
   connection(token?: () => string): Member {
-    return this.#newMember(this.options.servers[0]!.host, CONNECTION, token);
+    return this.#newMember(this.options.servers[0]!.host, CONNECTION, { token });
   }
 
   /** A new process in the place of one that was killed. */
@@ -125,44 +143,51 @@ export class SimNode {
   }
 
   #newCluster(): Cluster {
-    const { servers, name, transport, createCluster = fromSources } = this.options;
+    const { servers, name, transport, renewal, scheduler, createCluster = fromSources } = this.options;
     const options = this.#connectOptions;
     const session = { owner: name, ...options?.session };
     const hosts = transport?.oneAddress ? [ONE_ADDRESS] : servers.map(({ host }) => host);
-    return createCluster(
-      { ...options, session, hosts },
-      {
-        clock: this.#clock,
-        newMember: (host, { pingMs, token }, { options }) => {
-          const { pingTimeoutMs, connectTimeoutMs, auth } = options;
-          const setting = { pingIntervalMs: pingMs, pingTimeoutMs, connectTimeoutMs };
-          return (
-            this.#overTransport(host, { pingMs, token }, options) ??
-            this.#newMember(host, setting, auth && token)
-          );
-        },
-      },
-    );
+    const given = { ...options, session, hosts };
+    const clock = this.#clock;
+    const newMember = this.#membersOf(clock);
+    const startThread =
+      renewal && simThread({ ...renewal, given, clock, scheduler, membersOf: (of) => this.#membersOf(of) });
+    return createCluster(given, { clock, newMember, ...(startThread && { startThread }) });
+  }
+
+  /** The connections of a thread of the process. */
+  #membersOf(clock: NodeClock): NewSimMember {
+    return (host, { pingMs, token }, { options }) => {
+      const { pingTimeoutMs, connectTimeoutMs, auth } = options;
+      const setting = { pingIntervalMs: pingMs, pingTimeoutMs, connectTimeoutMs };
+      return (
+        this.#overTransport(host, { pingMs, token }, { options, clock }) ??
+        this.#newMember(host, setting, { token: auth && token, clock })
+      );
+    };
   }
 
   #overTransport(
     host: string,
     setting: MemberSetting,
-    options: GrpcContext["options"],
+    { options, clock }: Pick<GrpcContext, "options"> & { readonly clock: NodeClock },
   ): GrpcMember | undefined {
     const { transport } = this.options;
     if (transport === undefined) return undefined;
-    const clock = this.#clock;
     const open = (_: unknown, handlers: SocketHandlers): SimSocket => {
       this.#sockets = this.#sockets.filter(({ destroyed }) => !destroyed);
-      const socket = this.#openSocket(host, transport, handlers);
+      const socket = this.#openSocket(host, { transport, clock }, handlers);
       this.#sockets.push(socket);
       return socket;
     };
     return new transport.GrpcMember(host, setting, { options, clock, open });
   }
 
-  #openSocket(host: string, transport: TransportOptions, handlers: SocketHandlers): SimSocket {
+  #openSocket(
+    host: string,
+    { transport, clock }: { readonly transport: TransportOptions; readonly clock: NodeClock },
+    handlers: SocketHandlers,
+  ): SimSocket {
     const { behavior, violated } = transport;
     const { server, link } = transport.oneAddress ? this.#nextMember() : this.#at(host);
     const { scheduler, name } = this.options;
@@ -172,7 +197,7 @@ export class SimNode {
         ...{ server, scheduler, random, behavior },
         violated: (error) => violated(name, error),
       });
-    return new SimSocket({ link, clock: this.#clock, accept }, handlers);
+    return new SimSocket({ link, clock, accept }, handlers);
   }
 
   #nextMember(): { readonly server: SimServer; readonly link: Link } {
@@ -187,8 +212,14 @@ export class SimNode {
     return { server, link };
   }
 
-  #newMember(host: string, setting: ConnectionSetting, token?: () => string | undefined): Member {
-    const clock = this.#clock;
+  #newMember(
+    host: string,
+    setting: ConnectionSetting,
+    {
+      token,
+      clock = this.#clock,
+    }: { readonly token?: (() => string | undefined) | undefined; readonly clock?: NodeClock },
+  ): Member {
     const { server, link } = this.#at(host);
     const wire = new LinkWire(link, server, { clock, setting });
     this.#wires.push(wire);

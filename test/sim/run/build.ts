@@ -7,17 +7,21 @@ import type { Mutant } from "../../lab/mutants/mutant.js";
 import { MUTANTS } from "../../lab/mutants/table.js";
 import * as errors from "../../../src/errors.js";
 import * as portErrors from "../../../src/etcd/port.js";
+import type * as Client from "../../../src/etcd/client.js";
 import type * as Grpc from "../../../src/etcd/http2/member.js";
 import type { Member } from "../../../src/etcd/port.js";
 import type * as Leasehold from "../../../src/index.js";
 import type * as Refusals from "../../../src/etcd/refusals.js";
 import type { createCluster } from "../../../src/session/connect.js";
+import type * as Thread from "../../../src/session/renewal-thread.js";
 
 /** The code under test: the sources, or a build in which a rule is broken. */
 export interface Build {
   readonly leasehold: typeof Leasehold;
   readonly createCluster: typeof createCluster;
   readonly GrpcMember: typeof Grpc.GrpcMember;
+  /** What a worker thread runs that renews leases. */
+  readonly renewal: Pick<typeof Client & typeof Thread, "EtcdClient" | "RenewalThread">;
   /** Streams are opened with `hasleader`. Default: true. */
   readonly requiresLeader?: boolean;
 }
@@ -35,12 +39,16 @@ const SHARED_NAME = "leasehold, simulated: shared modules";
 const REFUSALS = "etcd/refusals.js";
 
 export async function sources(): Promise<Build> {
-  const [leasehold, { createCluster }, { GrpcMember }] = await Promise.all([
-    import("../../../src/index.js"),
-    import("../../../src/session/connect.js"),
-    import("../../../src/etcd/http2/member.js"),
-  ]);
-  return { leasehold, createCluster, GrpcMember };
+  const [leasehold, { createCluster }, { GrpcMember }, { EtcdClient }, { RenewalThread }] = await Promise.all(
+    [
+      import("../../../src/index.js"),
+      import("../../../src/session/connect.js"),
+      import("../../../src/etcd/http2/member.js"),
+      import("../../../src/etcd/client.js"),
+      import("../../../src/session/renewal-thread.js"),
+    ],
+  );
+  return { leasehold, createCluster, GrpcMember, renewal: { EtcdClient, RenewalThread } };
 }
 
 /** @throws {RangeError} if the lab has no such mutant. */
@@ -64,8 +72,11 @@ export async function buildOf({ name, patches }: Pick<Mutant, "name" | "patches"
   }
   const load = (file: string): Promise<unknown> => import(pathToFileURL(path.join(folder, file)).href);
   const rejudges = patches.some(({ file }) => file === REFUSALS);
-  const [leasehold, connect, member] = await Promise.all(
-    ["index.js", "session/connect.js", "etcd/http2/member.js"].map(load),
+  const [leasehold, connect, member, client, thread] = await Promise.all(
+    [
+      ...["index.js", "session/connect.js", "etcd/http2/member.js"],
+      ...["etcd/client.js", "session/renewal-thread.js"],
+    ].map(load),
   );
   const { GrpcMember, RequestHeaders } = member as typeof Grpc;
   const block = new RequestHeaders({ hostname: "etcd", port: 2379, tls: undefined }).ofStream("/", undefined);
@@ -77,6 +88,10 @@ export async function buildOf({ name, patches }: Pick<Mutant, "name" | "patches"
       ? judgedBy((await load(REFUSALS)) as typeof Refusals, createCluster)
       : createCluster,
     GrpcMember,
+    renewal: {
+      EtcdClient: (client as typeof Client).EtcdClient,
+      RenewalThread: (thread as typeof Thread).RenewalThread,
+    },
     requiresLeader,
   };
 }

@@ -3,7 +3,7 @@ import { shrink } from "../../lab/runner/shrink.js";
 import type { Build } from "./build.js";
 import { LIVE_MS, runLive, type LiveResult } from "./live.js";
 import type { SimOptions } from "./sim-run.js";
-import { overTransport, shortOf, swarmOf } from "./swarm.js";
+import { overTransport, shortOf, swarmOf, withWorkers } from "./swarm.js";
 
 /** What is chosen by the command, and not by the seed. */
 export interface Choice {
@@ -11,6 +11,8 @@ export interface Choice {
   readonly short: boolean;
   /** Over the client's own HTTP/2 and gRPC. */
   readonly transport: boolean;
+  /** A worker thread of each process renews its leases. */
+  readonly workers: boolean;
   readonly only: readonly number[] | undefined;
   readonly processes: number | undefined;
   /** A name in the table of the lab, if the build is a mutant. */
@@ -18,9 +20,10 @@ export interface Choice {
 }
 
 export function settingOf(seed: number, choice: Choice): SimOptions {
-  const { build, short, transport, only, processes } = choice;
+  const { build, short, transport, workers, only, processes } = choice;
   const chosen = (short ? shortOf : swarmOf)(String(seed));
-  const swarm = transport ? overTransport(chosen) : chosen;
+  const carried = transport ? overTransport(chosen) : chosen;
+  const swarm = workers ? withWorkers(carried) : carried;
   return { ...swarm, build, only, processes: processes ?? swarm.processes };
 }
 
@@ -41,7 +44,7 @@ export async function explain(seed: number, choice: Choice, { result, verdict }:
   const ownChoice = settingOf(seed, { ...choice, processes: undefined }).processes;
   const size = processes === ownChoice ? "" : ` --processes ${processes}`;
   const mutant = choice.mutant === undefined ? "" : `--mutant ${choice.mutant} `;
-  const kind = `${choice.short ? "--short " : ""}${choice.transport ? "--transport " : ""}`;
+  const kind = `${choice.short ? "--short " : ""}${choice.transport ? "--transport " : ""}${choice.workers ? "--workers " : ""}`;
   console.log(`  replay: npm run sim -- ${mutant}${kind}--seed ${seed} --only ${only.join()}${size}`);
 }
 

@@ -61,6 +61,22 @@ const suspend: SimFault = {
   },
 };
 
+/** The main thread runs a loop for up to four TTLs. */
+const block: SimFault = {
+  name: "block-holder",
+  effect: "stops-worker",
+  blocks: true,
+  weight: 6,
+  lasts: (random, ttlMs) =>
+    random.between(...((random.chance(0.5) ? [0, ttlMs] : [ttlMs, 4 * ttlMs]) as [number, number])),
+  hit(field) {
+    const p = among("holders")(field);
+    if (p === undefined) return undefined;
+    field.crew.block(p);
+    return { target: p, heal: () => field.crew.unblock(p) };
+  },
+};
+
 const kill = (who: string, choose: Choose): SimFault => ({
   name: `kill-${who}`,
   effect: "kills-worker",
@@ -201,6 +217,9 @@ export const CLIENT_FAULTS: readonly SimFault[] = [
 
 export const SUSPEND_FAULTS: readonly SimFault[] = [suspend];
 
+/** Of processes whose leases a worker thread renews. */
+export const BUSY_FAULTS: readonly SimFault[] = [block];
+
 export const ACCESS_FAULTS: readonly SimFault[] = [quota, tokens];
 
 /** New ones come last: what a seed chooses from the others does not change. */
@@ -210,4 +229,5 @@ export const SIM_FAULTS: readonly SimFault[] = [
   ...ACCESS_FAULTS,
   ...SUSPEND_FAULTS,
   ...TRANSPORT_FAULTS,
+  ...BUSY_FAULTS,
 ];

@@ -15,6 +15,7 @@ const USAGE = `npm run sim -- [options]
   --seed N      the first seed (default: 1)
   --short       each run makes about 200 calls to etcd, and has faults from its start on
   --transport   over the client's own HTTP/2 and gRPC, whose sockets are simulated, with faults of its own
+  --workers     worker threads renew the leases, and main threads stand still
   --live        each run is judged during the run as well, and ends when a violation is noticed
   --jobs N      that many processes at once, each with a part of the seeds; prints each part and the total
   --record FILE with --jobs: adds a row for each part to a table, and omits the parts that are in it
@@ -32,6 +33,7 @@ const flag = { type: "boolean", default: false } as const;
 interface Flags {
   readonly short: boolean;
   readonly transport: boolean;
+  readonly workers: boolean;
   readonly live: boolean;
   readonly only: readonly number[] | undefined;
   readonly processes: number | undefined;
@@ -55,6 +57,7 @@ async function main(): Promise<void> {
         play: text,
         short: flag,
         transport: flag,
+        workers: flag,
         live: flag,
         jobs: text,
         record: text,
@@ -67,15 +70,15 @@ async function main(): Promise<void> {
   if (values.play !== undefined) return (await import("../page/main.js")).play(values.play);
   const first = Number(values.seed ?? "1");
   const count = Number(values.seeds ?? (values.seed === undefined ? "100" : "1"));
-  const { print, keep, mutant, short, transport, live } = values;
+  const { print, keep, mutant, short, transport, workers, live } = values;
   if (values.jobs !== undefined) return inParts({ ...values, first, count, jobs: Number(values.jobs) });
   build = await (mutant === undefined ? sources() : mutantOf(mutant));
   const only = values.only?.split(",").map(Number);
   const processes = values.processes === undefined ? undefined : Number(values.processes);
-  await runSeeds(first, count, { only, processes, print, keep, mutant, short, transport, live });
+  await runSeeds(first, count, { only, processes, print, keep, mutant, short, transport, workers, live });
 }
 
-interface InParts extends Pick<Flags, "short" | "transport"> {
+interface InParts extends Pick<Flags, "short" | "transport" | "workers"> {
   readonly first: number;
   readonly count: number;
   readonly jobs: number;
@@ -83,9 +86,9 @@ interface InParts extends Pick<Flags, "short" | "transport"> {
   readonly record?: string | undefined;
 }
 
-async function inParts({ first, count, jobs, short, transport, keep, record }: InParts): Promise<void> {
-  const kind = [...(short ? ["--short"] : []), ...(transport ? ["--transport"] : [])];
-  const args = [...kind, ...(keep === undefined ? [] : ["--keep", keep])];
+async function inParts({ first, count, jobs, keep, record, ...kinds }: InParts): Promise<void> {
+  const kind = (["short", "transport", "workers"] as const).filter((name) => kinds[name]);
+  const args = [...kind.map((name) => `--${name}`), ...(keep === undefined ? [] : ["--keep", keep])];
   if ((await runParts({ first, count, jobs, args, record })) > 0) process.exitCode = 1;
 }
 

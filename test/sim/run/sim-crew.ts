@@ -40,6 +40,8 @@ export interface CrewOptions {
     readonly oneAddress?: boolean | undefined;
     /** etcd requires a password, which the processes have. */
     readonly auth?: boolean | undefined;
+    /** A worker thread of each process renews its leases, up to a stall of so long. */
+    readonly maxStallMs?: number | undefined;
   };
 }
 
@@ -106,6 +108,15 @@ export class SimCrew {
   /** The machine of the process sleeps until `resume()`. */
   suspend(p: string): void {
     this.#node(p).suspend();
+  }
+
+  /** The main thread of the process runs one loop until `unblock()`. */
+  block(p: string): void {
+    this.#node(p).block();
+  }
+
+  unblock(p: string): void {
+    this.#node(p).unblock();
   }
 
   resume(p: string): void {
@@ -212,6 +223,7 @@ export class SimCrew {
       ...{ name: `node ${n}`, scheduler: kernel, random: kernel.random.fork("nodes") },
       ...{ servers, options: this.#connectOptions(n) },
       createCluster: build.createCluster,
+      renewal: build.renewal,
       transport: work.transport
         ? {
             ...{
@@ -232,7 +244,9 @@ export class SimCrew {
   #connectOptions(n: number) {
     const { requestTimeoutMs, work } = this.options;
     const session = { ttlSeconds: work.ttlSeconds, owner: `${this.processes[n]}/shared` };
-    return { requestTimeoutMs, session, ...(work.auth && { auth: USER }) };
+    const { maxStallMs } = work;
+    const thread = maxStallMs === undefined ? {} : { renewal: "worker" as const, maxStallMs };
+    return { requestTimeoutMs, session, ...(work.auth && { auth: USER }), ...thread };
   }
 
   #startWorker(n: number): void {

@@ -37,6 +37,8 @@ export interface SimOptions {
   readonly valueBytes?: number | undefined;
   /** etcd requires a password. Default: false. */
   readonly auth?: boolean | undefined;
+  /** A worker thread of each process renews its leases, up to a stall of so long. Default: no thread does. */
+  readonly maxStallMs?: number | undefined;
   /** The work ends after this many calls for locks, or after `seconds`. */
   readonly calls: number;
   /** It also ends after this many calls to etcd. Default: no limit. */
@@ -155,11 +157,11 @@ export class SimRun {
   }
 
   result(): SimResult {
-    const { ttlSeconds } = this.options;
+    const { ttlSeconds, maxStallMs } = this.options;
     const { now, hash, events } = this.#kernel;
     const setting = {
       ...{ ttlSeconds, requestTimeoutMs: REQUEST_TIMEOUT_MS, members: this.options.members ?? 1 },
-      ...{ locks: PLACES, registers: REGISTERS },
+      ...{ locks: PLACES, registers: REGISTERS, ...(maxStallMs !== undefined && { maxStallMs }) },
     };
     const run = { history: this.#history, server: this.#crew.server.events, setting };
     const { calls: requests } = this.#crew.etcd;
@@ -193,12 +195,31 @@ export class SimRun {
     const hit = kind.hit({ crew: this.#crew, random: seeded(`${seed} fault ${n}`) });
     if (hit === undefined) return undefined;
     this.#hits.push(kind.name);
-    const { name: fault, effect, endsStreams, refuses, suspends, sparesLeases: spares = false } = kind;
+    const {
+      name: fault,
+      effect,
+      endsStreams,
+      refuses,
+      suspends,
+      blocks,
+      sparesLeases: spares = false,
+    } = kind;
     const sparesLeases = typeof spares === "boolean" ? spares : spares(ttlSeconds * 1000);
     const { target, took } = hit;
     const id = `${fault} ${target}`;
     this.#recoveries.get(id)?.();
-    const of = { k: "nemesis", fault, effect, target, sparesLeases, endsStreams, refuses, suspends, took };
+    const of = {
+      k: "nemesis",
+      fault,
+      effect,
+      target,
+      sparesLeases,
+      endsStreams,
+      refuses,
+      suspends,
+      blocks,
+      took,
+    };
     // Dated when it began: its effect on etcd is later.
     this.#note({ ...of, t: begun, on: true });
     return () => {

@@ -1,7 +1,7 @@
 import { type Of, SUBJECTS } from "../../lab/runner/subject.js";
 import type { SimVersion } from "../../../src/memory/protocol.js";
 import { Random } from "../../../src/memory/random.js";
-import { ACCESS_FAULTS, CLIENT_FAULTS, SUSPEND_FAULTS, type SimFault } from "./faults.js";
+import { ACCESS_FAULTS, BUSY_FAULTS, CLIENT_FAULTS, SUSPEND_FAULTS, type SimFault } from "./faults.js";
 import { MEMBER_FAULTS } from "./member-faults.js";
 import type { SimOptions } from "./sim-run.js";
 import { TRANSPORT_FAULTS } from "./transport-faults.js";
@@ -65,6 +65,13 @@ export function shortOf(seed: string): Omit<SimOptions, "build"> {
 export function overTransport(setting: Omit<SimOptions, "build">): Omit<SimOptions, "build"> {
   const random = new Random(setting.seed).fork("transport");
   return { ...setting, transport: true, faults: [...setting.faults, ...someOf(TRANSPORT_FAULTS, random)] };
+}
+
+/** The same run with leases that a worker thread renews, and main threads that stand still. */
+export function withWorkers(setting: Omit<SimOptions, "build">): Omit<SimOptions, "build"> {
+  const random = new Random(setting.seed).fork("workers");
+  const maxStallMs = setting.ttlSeconds * 1000 * random.pick([1, 1, 100]);
+  return { ...setting, maxStallMs, faults: [...setting.faults, ...namesOf(BUSY_FAULTS)] };
 }
 
 /** Holders with long leases make no calls: only their streams can notice that a member is cut off. */

@@ -33,7 +33,7 @@ function hrtimeMs() {
 }
 
 /**
- * @typedef {{ held: boolean, at: number, sinceLastRenewalMs?: number }} Report
+ * @typedef {{ held: boolean, at: number, sinceLastRenewalMs?: number, error?: string }} Report
  * @param {string} name
  * @param {object} more options of `connect`
  */
@@ -124,6 +124,7 @@ const short = await rounds("short", { renewal: "worker", maxStallMs: 2 * BLOCK_M
 const lost = short.filter(({ report }) => !report.held).length;
 const early = short.filter(({ report, grantedAt }) => report.held && grantedAt < report.at).length;
 console.log(`blocked for ${BLOCK_MS / 1000} s: ${lost} of ${ROUNDS} lost, ${early} next holders early`);
+for (const { report } of short) if (report.error !== undefined) console.log(`  ${report.error}`);
 
 const long = await rounds("long", { renewal: "worker" }, 4 * TTL_MS);
 const told = long.filter(({ report }) => !report.held).length;

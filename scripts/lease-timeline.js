@@ -20,7 +20,7 @@ function figureIn(file, pattern) {
 /** @returns {{ renewal: number, jeopardy: number, deadline: number, call: number }} parts of the TTL */
 export function boundaries() {
   return {
-    renewal: 1 / figureIn("src/session/lease.ts", /sent\.monotonic \+ this\.ttlMs \/ (\d+)/),
+    renewal: 1 / figureIn("src/etcd/keepalive.ts", /sent\.monotonic \+ lease\.ttlMs \/ (\d+)/),
     jeopardy: figureIn("src/session/lease.ts", /^const JEOPARDY_PART = ([\d.]+);$/m),
     deadline: figureIn("src/session/lease.ts", /^const USED_PART = ([\d.]+);$/m),
     call: 1 / figureIn("src/session/lease.ts", /attemptMs: this\.ttlMs \/ (\d+)/),

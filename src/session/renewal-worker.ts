@@ -84,6 +84,8 @@ export class RenewalWorker implements Keeper {
   readonly #listeners = new Map<bigint, LeaseListener>();
   #thread: RenewalThread | undefined;
   #startedAt = -Infinity;
+  /** That it has ended, and since then it has renewed nothing. */
+  #warned = false;
   /** As text: the certificates that it was told last. */
   #trusted: string | undefined;
   #beating: Timer | undefined;
@@ -176,7 +178,8 @@ export class RenewalWorker implements Keeper {
   #ended(): void {
     this.#thread = undefined;
     if (this.#listeners.size === 0) return;
-    process.emitWarning(ENDED, WARNING);
+    if (!this.#warned) process.emitWarning(ENDED, WARNING);
+    this.#warned = true;
     this.#begin();
   }
 
@@ -213,6 +216,7 @@ export class RenewalWorker implements Keeper {
     switch (news.is) {
       case "renewed":
         if (news.host !== undefined) this.client.hosts.contacted(news.host);
+        this.#warned = false;
         this.#tellCertificates();
         return listener?.renewed(news.sent, news.ttlSeconds);
       case "gone":

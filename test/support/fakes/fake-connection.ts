@@ -3,6 +3,7 @@ import { newClusterState, type ClusterState, type EtcdServices } from "../../../
 import { EtcdClient } from "../../../src/etcd/client.js";
 import type { Header } from "../../../src/etcd/port.js";
 import { Lease } from "../../../src/session/lease.js";
+import type { StartThread } from "../../../src/session/renewal-worker.js";
 import { FakeClock } from "./fake-clock.js";
 import { type FakeCall, FakeMember } from "./fake-member.js";
 
@@ -26,7 +27,8 @@ export class FakeCluster {
   readonly state: ClusterState;
   readonly services: EtcdServices;
 
-  constructor(options: Readonly<Record<string, unknown>> = {}) {
+  /** `startThread`: for `renewal: "worker"`. */
+  constructor(options: Readonly<Record<string, unknown>> = {}, startThread?: StartThread) {
     const given = { hosts: ["a:1", "b:1", "c:1"], ...options };
     // Short names, as the tests have them, in place of the normal form.
     const checked = { ...checkConnect(given), hosts: [given.hosts].flat() };
@@ -40,7 +42,7 @@ export class FakeCluster {
       this.connected.push(member);
       return member;
     });
-    this.state = newClusterState(checked, this.client, { clock: this.clock });
+    this.state = newClusterState(checked, this.client, { clock: this.clock, startThread });
     this.services = this.state.services;
   }
 

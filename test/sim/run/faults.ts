@@ -67,7 +67,7 @@ const block: SimFault = {
   effect: "stops-worker",
   blocks: true,
   weight: 6,
-  lasts: (random, ttlMs) => random.between(...(random.chance(0.5) ? [0, ttlMs] : [ttlMs, 4 * ttlMs])),
+  lasts: (random, ttlMs) => random.between(0, random.chance(0.5) ? ttlMs : 4 * ttlMs),
   hit(field) {
     const p = among("holders")(field);
     if (p === undefined) return undefined;

@@ -128,7 +128,7 @@ export class RenewalWorker implements Keeper {
     this.#listeners.delete(leaseId);
     this.#kept.delete(leaseId);
     this.#thread?.post({ do: "detach", leaseId });
-    if (this.#listeners.size === 0) this.#in(LINGER_MS, () => this.#end());
+    if (this.#listeners.size === 0) this.#in(LINGER_MS, () => this.#listeners.size === 0 && this.#end());
   }
 
   close(): void {
@@ -192,7 +192,7 @@ export class RenewalWorker implements Keeper {
   }
 
   /** One timer for both: it never begins and ends at a time. */
-  #in(ms: number, run: () => void): void {
+  #in(ms: number, run: () => unknown): void {
     this.#later?.cancel();
     this.#later = this.clock.after(ms, run);
     this.#later.unref?.();

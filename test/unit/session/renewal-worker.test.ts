@@ -155,9 +155,13 @@ describe("the thread", () => {
     const { cluster, clock, threads } = world();
     cluster.lease(TTL_SECONDS).abandon();
     clock.advance(4000);
-    cluster.lease(TTL_SECONDS);
+    const second = cluster.lease(TTL_SECONDS);
+    for (let n = 0; n < 4; n++) {
+      threads[0]!.renewed(clock.monotonic()).tell();
+      clock.advance(2000);
+    }
     expect(threads.map(({ terminated }) => terminated)).toEqual([false]);
-    cluster.services.keepalive.detach({ leaseId: LEASE_ID });
+    second.abandon();
     clock.advance(5001);
 
     expect(threads[0]!.terminated).toBe(true);

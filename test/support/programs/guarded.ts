@@ -6,7 +6,7 @@ import { guardiansOf } from "./guardians.js";
 
 export const GUARDED_PROGRAM = fileURLToPath(new URL("guarded-program.js", import.meta.url));
 
-export type GuardedEnd = "wait" | "exit" | "throw" | "memory" | "orphan" | "close";
+export type GuardedEnd = "wait" | "exit" | "throw" | "memory" | "orphan" | "close" | "fork";
 
 /** A process of guarded-program.js that has its locks. */
 export class Guarded implements AsyncDisposable {
@@ -14,6 +14,8 @@ export class Guarded implements AsyncDisposable {
     readonly child: ChildProcess,
     readonly leases: readonly bigint[],
     readonly fences: readonly bigint[],
+    /** The process ID of its child, if `how` was "fork": who ends it is the caller. */
+    readonly heir: number | undefined,
   ) {}
 
   /** @param options of `connect` @param setting of the process */
@@ -26,11 +28,16 @@ export class Guarded implements AsyncDisposable {
     const args = ["--max-old-space-size=64", GUARDED_PROGRAM, JSON.stringify(options), names.join(","), how];
     const child = spawn(process.execPath, args, { stdio: ["pipe", "pipe", "ignore"], ...setting });
     const [line] = (await once(createInterface({ input: child.stdout }), "line")) as [string];
-    const { leases, fences } = JSON.parse(line) as { leases: string[]; fences: string[] };
+    const { leases, fences, heir } = JSON.parse(line) as {
+      leases: string[];
+      fences: string[];
+      heir?: number;
+    };
     return new Guarded(
       child,
       leases.map((lease) => BigInt(`0x${lease}`)),
       fences.map(BigInt),
+      heir,
     );
   }
 

@@ -100,3 +100,17 @@ test("in a rolling restart of node:cluster, the new worker adopts the session of
   expect([...(await leasesOf(etcd.member))]).not.toContain(old.lease);
   expect(await expired()).toBe(before);
 });
+
+test.each(["alone", "in PM2"])("orphan() kills a guardian that does not answer, %s", async (place) => {
+  const setting = place === "alone" ? {} : { env: { ...process.env, pm_id: "0" } };
+  const name = `silent/${place}`;
+  await using program = await Guarded.start(options(), [name], "orphan", setting);
+  const counts = place === "alone" ? [1, 0] : [0, 1];
+  await expect.poll(() => [program.guardians.length, program.apart.length]).toEqual(counts);
+  const [guardian = 0] = [...program.guardians, ...program.apart];
+  process.kill(guardian, "SIGSTOP");
+  await program.end();
+
+  await expect.poll(() => isRunning(guardian)).toBe(false);
+  expect(await fencesOf(name)).toEqual(program.fences);
+});

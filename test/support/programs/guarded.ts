@@ -34,7 +34,10 @@ export class Guarded implements AsyncDisposable {
     const mark = `/leasehold-guarded-${process.pid}-${++started}`;
     const env = { ...(setting.env ?? process.env), SSL_CERT_DIR: mark };
     const child = spawn(process.execPath, args, { stdio: ["pipe", "pipe", "ignore"], ...setting, env });
-    const [line] = (await once(createInterface({ input: child.stdout }), "line")) as [string];
+    const lines = createInterface({ input: child.stdout });
+    let [line] = (await once(lines, "line")) as [string];
+    // Certificates were read first.
+    while (line === "read") [line] = (await once(lines, "line")) as [string];
     const { leases, fences, heir } = JSON.parse(line) as {
       leases: string[];
       fences: string[];
@@ -52,6 +55,11 @@ export class Guarded implements AsyncDisposable {
   /** The process IDs of its guardians. */
   get guardians(): readonly number[] {
     return guardiansOf(this.child.pid ?? 0);
+  }
+
+  /** Resolves when the program has read its certificates once more, and has used them. */
+  async readsCertificates(): Promise<void> {
+    if (this.child.stdout) await once(this.child.stdout, "data");
   }
 
   /** Those that are not its children: in PM2, which kills what is. */

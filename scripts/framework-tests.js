@@ -1,5 +1,5 @@
 // Runs the recipes of examples/frameworks against the real packages from the registry, with the packed library, an etcd and a Redis;
-// and their types. Prints `not run: reason` and exits with 75 without the registry; without a Redis, BullMQ's test says so.
+// their types; and the guardian under the real PM2. Prints `not run: reason` and exits with 75 without the registry; without a Redis, BullMQ's test says so.
 import { execFile, spawn } from "node:child_process";
 import { once } from "node:events";
 import { cp, mkdtemp, rm, writeFile } from "node:fs/promises";
@@ -14,7 +14,7 @@ import { exitNotRun } from "./vitest-run.js";
 const ROOT = fileURLToPath(new URL("../", import.meta.url));
 const TSC = path.join(ROOT, "node_modules/typescript/bin/tsc");
 const PACKAGES = [
-  ...["fastify@5", "express@5", "@types/express@5", "bullmq@5"],
+  ...["fastify@5", "express@5", "@types/express@5", "bullmq@5", "pm2@7"],
   ...["@nestjs/common@11", "@nestjs/core@11", "reflect-metadata@0.2", "rxjs@7"],
 ];
 const COMPILER = {
@@ -46,9 +46,9 @@ try {
   };
   const tests = spawn(
     process.execPath,
-    ["--test-reporter=spec", "--test-timeout=60000", "--test", "built/frameworks.mjs"],
+    ["--test-reporter=spec", "--test-timeout=120000", "--test", "built/frameworks.mjs", "built/pm2.mjs"],
     {
-      ...{ cwd: folder, env, stdio: "inherit", timeout: 120_000 },
+      ...{ cwd: folder, env, stdio: "inherit", timeout: 180_000 },
     },
   );
   const [code] = await once(tests, "exit");

@@ -81,19 +81,34 @@ const LEFT = 150;
 const TTL_WIDTH = 500;
 const [WIDTH, HEIGHT] = [860, 300];
 
+/** Of the pictures, light and dark. */
+export const STYLE = [
+  "<style>",
+  "text { font: 13px system-ui, sans-serif; fill: #1f2328; } .middle { text-anchor: middle; } .small { font-size: 12px; }",
+  "line { stroke: #59636e; stroke-dasharray: 3 3; } .page { fill: #ffffff; }",
+  ".held { fill: #8fd0a0; } .doubt { fill: #f2cf73; } .over { fill: #f3a6a0; } .pause { fill: none; stroke: #59636e; stroke-dasharray: 4 3; }",
+  ".etcd { fill: #a9c7f0; } .write { fill: #c4332b; }",
+  "@media (prefers-color-scheme: dark) {",
+  "text { fill: #e6edf3; } line, .pause { stroke: #9198a1; } .page { fill: #0d1117; }",
+  ".held { fill: #2a6b3c; } .doubt { fill: #7d5b0e; } .over { fill: #8e2f2b; } .etcd { fill: #2b4f82; } .write { fill: #ff7b72; } }",
+  "</style>",
+].join("\n");
+
 /** @param {number} part of the TTL */
-const x = (part) => LEFT + part * TTL_WIDTH;
+export const x = (part) => LEFT + part * TTL_WIDTH;
 
 /** @param {number} from @param {number} to @param {readonly [y: number, style: string]} place */
-const bar = (from, to, [y, style]) =>
+export const bar = (from, to, [y, style]) =>
   `<rect class="${style}" x="${x(from)}" y="${y}" width="${x(to) - x(from)}" height="22" rx="3"/>`;
 
 /** @param {number} at @param {number} y @param {string} words @param {string} [style] */
-const text = (at, y, words, style = "") => `<text class="${style}" x="${at}" y="${y}">${words}</text>`;
+export const text = (at, y, words, style = "") => `<text class="${style}" x="${at}" y="${y}">${words}</text>`;
 
-/** @param {number} part @param {string} words @param {number} y */
-const mark = (part, words, y) =>
-  [`<line x1="${x(part)}" y1="52" x2="${x(part)}" y2="258"/>`, text(x(part), y, words, "middle")].join("\n");
+/** @param {number} part @param {string} words @param {{ y: number, bottom?: number }} place */
+export const mark = (part, words, { y, bottom = 258 }) =>
+  [`<line x1="${x(part)}" y1="52" x2="${x(part)}" y2="${bottom}"/>`, text(x(part), y, words, "middle")].join(
+    "\n",
+  );
 
 /** @returns {string} the picture */
 export function timeline() {
@@ -101,20 +116,12 @@ export function timeline() {
   return `${[
     `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${WIDTH} ${HEIGHT}" role="img" aria-labelledby="title">`,
     `<title id="title">A paused holder: its signal aborts at ${percent(deadline)} of the TTL, etcd expires the lease at 100 %, and the write after the pause is late</title>`,
-    "<style>",
-    "text { font: 13px system-ui, sans-serif; fill: #1f2328; } .middle { text-anchor: middle; } .small { font-size: 12px; }",
-    "line { stroke: #59636e; stroke-dasharray: 3 3; } .page { fill: #ffffff; }",
-    ".held { fill: #8fd0a0; } .doubt { fill: #f2cf73; } .over { fill: #f3a6a0; } .pause { fill: none; stroke: #59636e; stroke-dasharray: 4 3; }",
-    ".etcd { fill: #a9c7f0; } .write { fill: #c4332b; }",
-    "@media (prefers-color-scheme: dark) {",
-    "text { fill: #e6edf3; } line, .pause { stroke: #9198a1; } .page { fill: #0d1117; }",
-    ".held { fill: #2a6b3c; } .doubt { fill: #7d5b0e; } .over { fill: #8e2f2b; } .etcd { fill: #2b4f82; } .write { fill: #ff7b72; } }",
-    "</style>",
+    STYLE,
     `<rect class="page" width="${WIDTH}" height="${HEIGHT}"/>`,
-    mark(0, "renewal sent", 20),
-    mark(jeopardy, `jeopardy, ${percent(jeopardy)}`, 40),
-    mark(deadline, `deadline, ${percent(deadline)}`, 20),
-    mark(1, "TTL, 100 %", 40),
+    mark(0, "renewal sent", { y: 20 }),
+    mark(jeopardy, `jeopardy, ${percent(jeopardy)}`, { y: 40 }),
+    mark(deadline, `deadline, ${percent(deadline)}`, { y: 20 }),
+    mark(1, "TTL, 100 %", { y: 40 }),
     text(10, 76, "holder A, running"),
     bar(0, jeopardy, [60, "held"]),
     bar(jeopardy, deadline, [60, "doubt"]),

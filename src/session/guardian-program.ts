@@ -19,6 +19,8 @@ const reaches = new Map<number, Reach>();
 const leases = new Map<string, { readonly cluster: number; readonly ttlMs: number }>();
 /** Its process ID; undefined: it is not to be checked. */
 let parent: number | undefined;
+/** This process is not the child of the parent. */
+let isApart = false;
 
 function take(line: string): void {
   const order = orderOf(line);
@@ -26,7 +28,7 @@ function take(line: string): void {
     case undefined:
       break;
     case "begin":
-      parent = order.parent;
+      ({ parent, apart: isApart } = order);
       break;
     case "reach":
       reaches.set(order.cluster, order.reach);
@@ -62,12 +64,31 @@ function orderOf(line: string): GuardianOrder | undefined {
 /** Whether the parent is gone, and has not just lost its end of the pipe. */
 async function isOrphaned(): Promise<boolean> {
   const start = systemClock.monotonic();
-  // It gets another parent.
-  while (process.ppid === parent) {
+  while (isThere()) {
     if (systemClock.monotonic() - start > ORPHANED_WITHIN_MS) return false;
     await pause(systemClock, 1);
   }
   return true;
+}
+
+/** Whether the parent still runs. A child of it gets another parent when it has ended. */
+const isThere = (): boolean =>
+  isApart && parent !== undefined ? isRunning(parent) : process.ppid === parent;
+
+function isRunning(pid: number): boolean {
+  try {
+    process.kill(pid, 0);
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code !== "ESRCH";
+  }
+  try {
+    const stat = process.getBuiltinModule("node:fs").readFileSync(`/proc/${pid}/stat`, "latin1");
+    // It has ended, and its own parent has not noticed it yet.
+    return !/^[ZX]/.test(stat.slice(stat.lastIndexOf(")") + 2));
+  } catch {
+    // It has just ended, or this system has no such file.
+    return process.platform !== "linux";
+  }
 }
 
 function clientOf(reach: Reach): EtcdClient {
@@ -130,9 +151,24 @@ async function revokeOf(cluster: number, reach: Reach): Promise<void> {
   await Promise.all(own.map(([lease, { ttlMs }]) => revoke(client, lease, ttlMs)));
 }
 
-// What ends the group of the parent, or its service, does not end this process before its work is done.
-for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) process.on(signal, () => {});
-process.stdout.on("error", () => {});
-createInterface({ input: process.stdin })
-  .on("line", take)
-  .on("close", () => void revokeAll().finally(() => process.exit()));
+/** Starts the guardian as a process that is no descendant of the parent, once this one has ended. It says what to kill. */
+function startApart(): void {
+  const { spawn } = process.getBuiltinModule("node:child_process");
+  const words = [...process.execArgv, process.argv[1] ?? ""];
+  const stdio = [3, "inherit", "ignore"] as const;
+  const child = spawn(process.execPath, words, { detached: true, windowsHide: true, stdio: [...stdio] });
+  child.on("error", () => {}).unref();
+  process.stdout.write(`pid ${child.pid}\n`);
+}
+
+function serve(): void {
+  // What ends the group of the parent, or its service, does not end this process before its work is done.
+  for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) process.on(signal, () => {});
+  process.stdout.on("error", () => {});
+  createInterface({ input: process.stdin })
+    .on("line", take)
+    .on("close", () => void revokeAll().finally(() => process.exit()));
+}
+
+if (process.argv[2] === "apart") startApart();
+else serve();

@@ -2,11 +2,13 @@
 // by a crash, `kill -9`, a lack of memory or `process.exit()`. The next waiters then do not wait for the TTL.
 // - It has the read end of a pipe, and the kernel closes the other end with this process. So a process that is stopped, blocked or in
 //   a debugger loses nothing by it, whatever its event loop does.
+// - It is a child of this process, except in PM2, which kills all descendants: there, the child starts it, and ends.
 // - What it must know, passwords and keys included, reaches it through that pipe: others see neither arguments nor environment.
 // - A lease that is given up without a revocation is forgotten by it first: `forget` resolves when it has said so.
 // - One serves all clusters of this process, or of a worker thread, which ends by itself. It ends with the last of them.
 import type { ChildProcess } from "node:child_process";
 import type { Socket } from "node:net";
+import type { Writable } from "node:stream";
 import type { EtcdClient } from "../etcd/client.js";
 import type { CheckedConnect } from "../options/connect.js";
 import type { Clock } from "../util/clock.js";
@@ -23,7 +25,7 @@ export interface Reach extends Pick<
 
 /** A line of its input, in JSON. Leases are in hexadecimal. */
 export type GuardianOrder =
-  | { readonly do: "begin"; readonly parent: number | undefined }
+  | { readonly do: "begin"; readonly parent: number | undefined; readonly apart: boolean }
   | { readonly do: "reach"; readonly cluster: number; readonly reach: Reach }
   | { readonly do: "guard"; readonly cluster: number; readonly lease: string; readonly ttlMs: number }
   | { readonly do: "forget"; readonly lease: string };
@@ -42,6 +44,9 @@ const PASSED = [
 const TRUST =
   /^--(?:use-(?:openssl|bundled|system)-ca$|openssl-[\w-]+(?:=|$)|tls-[\w.-]+(?:=|$)|(?:enable|force)-fips$)/;
 
+/** A process manager that kills a process with all of its descendants: the guardian must be none of them. PM2 sets this variable. */
+const isApart = (): boolean => process.env["pm_id"] !== undefined;
+
 const UNGUARDED =
   "The guardian has ended. The next renewal starts another one; until then, a crash frees no lease before its TTL.";
 const WARNING = { type: "LeaseholdWarning", code: "GUARDIAN_ENDED" };
@@ -52,8 +57,11 @@ function started(program: string): ChildProcess {
   const passed = PASSED.filter((name) => process.env[name] !== undefined);
   const words = [...process.execArgv, ...(process.env["NODE_OPTIONS"] ?? "").split(/\s+/)];
   const flags = words.filter((word) => TRUST.test(word));
-  return spawn(process.execPath, [...flags, program], {
-    ...{ detached: true, windowsHide: true, stdio: ["pipe", "pipe", "ignore"] },
+  const apart = isApart();
+  return spawn(process.execPath, [...flags, program, ...(apart ? ["apart"] : [])], {
+    ...{ detached: true, windowsHide: true },
+    // Node.js closes the standard input of a child that has ended, and this one ends when it has started the guardian.
+    stdio: apart ? ["ignore", "pipe", "ignore", "pipe"] : ["pipe", "pipe", "ignore"],
     env: {
       ...Object.fromEntries(passed.map((name) => [name, process.env[name]])),
       ...(process.versions["electron"] !== undefined && { ELECTRON_RUN_AS_NODE: "1" }),
@@ -63,7 +71,8 @@ function started(program: string): ChildProcess {
 
 /** The process, from the first lease on. */
 class GuardianProcess {
-  #child: ChildProcess | undefined;
+  #orders: Writable | undefined;
+  #pid: number | undefined;
   /** By lease: called when it has been forgotten. */
   readonly #forgetting = new Map<string, () => void>();
   hasEnded = false;
@@ -71,27 +80,29 @@ class GuardianProcess {
 
   constructor(program: string) {
     try {
-      this.#child = started(program);
-      this.#attend(this.#child);
+      this.#attend(started(program));
     } catch {
       this.#ended();
     }
     const { isMainThread } = process.getBuiltinModule("node:worker_threads");
     // A worker thread ends without its process. On Windows, the parent of a process stays the same for ever.
     const isChecked = isMainThread && process.platform !== "win32";
-    this.order({ do: "begin", parent: isChecked ? process.pid : undefined });
+    this.order({ do: "begin", parent: isChecked ? process.pid : undefined, apart: isApart() });
   }
 
   #attend(child: ChildProcess): void {
     const { createInterface } = process.getBuiltinModule("node:readline");
-    const { stdin, stdout } = child;
-    child.on("error", () => this.#ended()).on("exit", () => this.#ended());
-    stdin?.on("error", () => {});
-    if (stdout)
-      createInterface({ input: stdout.on("error", () => {}) }).on("line", (lease) => this.#forgotten(lease));
+    const { stdin, stdout, stdio } = child;
+    this.#pid = child.pid;
+    this.#orders = stdin ?? (stdio[3] as Writable);
+    child.on("error", () => this.#ended());
+    this.#orders.on("error", () => {});
+    // The child may have started another process, which is the guardian. The one that ends last has ended its output.
+    stdout?.on("error", () => {}).on("close", () => this.#ended());
+    if (stdout) createInterface({ input: stdout }).on("line", (line) => this.#heard(line));
     // It does not keep this process alive.
     child.unref();
-    for (const end of [stdin, stdout]) (end as Socket | null)?.unref();
+    for (const end of [this.#orders, stdout]) (end as Socket | null)?.unref();
   }
 
   #ended(): void {
@@ -101,7 +112,7 @@ class GuardianProcess {
   }
 
   order(order: GuardianOrder): void {
-    if (!this.hasEnded) this.#child?.stdin?.write(`${JSON.stringify(order)}\n`);
+    if (!this.hasEnded) this.#orders?.write(`${JSON.stringify(order)}\n`);
   }
 
   /** Resolves when it cannot revoke the lease any more. */
@@ -109,7 +120,7 @@ class GuardianProcess {
     if (this.hasEnded) return Promise.resolve();
     return new Promise((resolve) => {
       // One that does not answer could still revoke the lease.
-      const kill = (): void => void (this.#forgetting.has(lease) && this.#child?.kill("SIGKILL"));
+      const kill = (): void => void (this.#forgetting.has(lease) && this.#kill());
       // If this process was blocked meanwhile, the answer has arrived, and was not read yet.
       const timer = clock.after(FORGET_MS, () => void clock.afterPendingEvents(kill));
       this.#forgetting.set(lease, () => {
@@ -122,7 +133,21 @@ class GuardianProcess {
 
   end(): void {
     this.#dismissed = true;
-    this.#child?.stdin?.end();
+    this.#orders?.end();
+  }
+
+  #kill(): void {
+    try {
+      if (this.#pid !== undefined && !this.hasEnded) process.kill(this.#pid, "SIGKILL");
+    } catch {
+      // It has ended meanwhile.
+    }
+  }
+
+  /** `pid` and its number, if it is not the child itself; or a lease. */
+  #heard(line: string): void {
+    if (line.startsWith("pid ")) this.#pid = Number(line.slice(4));
+    else this.#forgotten(line);
   }
 
   #forgotten(lease: string): void {

@@ -26,6 +26,17 @@ const places = (name: string) => placesOf(etcd.member, name);
 const isGone = (name: string) => expect.poll(() => places(name)).toEqual([]);
 const expired = async () => (await etcd.member.metrics()).get("etcd_debugging_server_lease_expired_total");
 
+const PLACES = ["alone", "in PM2"] as const;
+type Place = (typeof PLACES)[number];
+const settingOf = (place: Place) => (place === "alone" ? {} : { env: { ...process.env, pm_id: "0" } });
+
+/** In PM2, it is no child of the program. */
+async function guardianOf(program: Guarded, place: Place): Promise<number> {
+  const counts = place === "alone" ? [1, 0] : [0, 1];
+  await expect.poll(() => [program.guardians.length, program.apart.length]).toEqual(counts);
+  return [...program.guardians, ...program.apart][0] ?? 0;
+}
+
 describe("the leases of a process are revoked at once", () => {
   test("after kill -9", async () => {
     await using program = await Guarded.start(optionsOf(), ["end/kill"]);
@@ -52,6 +63,15 @@ describe("the leases of a process are revoked at once", () => {
       await isGone(`early/${n}`);
     });
     await Promise.all(ends);
+  });
+
+  test("also if a manager such as PM2 kills it with all of its descendants", async () => {
+    await using program = await Guarded.start(optionsOf(), ["tree/a"], "wait", settingOf("in PM2"));
+    const guardian = await guardianOf(program, "in PM2");
+    await program.kill();
+
+    await isGone("tree/a");
+    await expect.poll(() => isRunning(guardian)).toBe(false);
   });
 
   test("those of all its clusters, by one guardian", async () => {
@@ -138,29 +158,34 @@ describe("the leases of a process are revoked at once", () => {
 });
 
 describe("no lease is revoked", () => {
-  test("of a process that is stopped: etcd expires it after its TTL", async () => {
+  test.each(PLACES)("of a process that is stopped, %s: etcd expires it after its TTL", async (place) => {
     const before = (await expired()) ?? NaN;
-    await using program = await Guarded.start(optionsOf(2), ["stopped/a"]);
-    const [guardian = 0] = program.guardians;
+    const name = `stopped/${place}`;
+    await using program = await Guarded.start(optionsOf(2), [name], "wait", settingOf(place));
+    const guardian = await guardianOf(program, place);
     program.child.kill("SIGSTOP");
 
-    await isGone("stopped/a");
+    await isGone(name);
     expect(await expired()).toBe(before + 1);
     expect(isRunning(guardian)).toBe(true);
   });
 
-  test("that was orphaned before the process ended: another one adopts it, with its lock", async () => {
-    await using program = await Guarded.start(optionsOf(), ["orphan/a"], "orphan");
-    const [guardian = 0] = program.guardians;
-    await program.end();
-    await expect.poll(() => isRunning(guardian)).toBe(false);
+  test.each(PLACES)(
+    "that was orphaned before the process, %s, ended: another one adopts it",
+    async (place) => {
+      const name = `orphan/${place}`;
+      await using program = await Guarded.start(optionsOf(), [name], "orphan", settingOf(place));
+      const guardian = await guardianOf(program, place);
+      await program.end();
+      await expect.poll(() => isRunning(guardian)).toBe(false);
 
-    await using cluster = connect(optionsOf());
-    await using session = await Session.adopt(cluster, program.leases[0] ?? 0n);
-    const lock = await new Mutex(session, "orphan/a").lock();
-    expect(lock.fence).toBe(program.fences[0]);
-    await lock.release();
-  });
+      await using cluster = connect(optionsOf());
+      await using session = await Session.adopt(cluster, program.leases[0] ?? 0n);
+      const lock = await new Mutex(session, name).lock();
+      expect(lock.fence).toBe(program.fences[0]);
+      await lock.release();
+    },
+  );
 });
 
 test("a guardian ends with the last session, and keeps no process alive", async () => {

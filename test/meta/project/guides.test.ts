@@ -1,6 +1,7 @@
 // The guides in docs/ against the code that they describe.
 import { readFileSync } from "node:fs";
 import { describe, expect, it, test } from "vitest";
+import { guardianTimeline } from "../../../scripts/guardian-timeline.js";
 import { boundaries, timeline, withTimeline, withTtls } from "../../../scripts/lease-timeline.js";
 import { EXIT } from "../../../src/cli/io.js";
 import * as leasehold from "../../../src/index.js";
@@ -81,6 +82,11 @@ describe("the figures of the timeline", () => {
   });
 
   const SAY_HOW = "run node scripts/lease-timeline.js";
+
+  it("are those in the picture of the guardian, with what is measured", () => {
+    const say = "run node scripts/guardian-timeline.js";
+    expect(readPage("docs/guardian-timeline.svg") === guardianTimeline(), say).toBe(true);
+  });
 
   it("are those in the picture and in the tables", () => {
     expect(readPage("docs/lease-timeline.svg") === timeline(), SAY_HOW).toBe(true);

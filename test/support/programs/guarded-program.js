@@ -1,18 +1,39 @@
 // A program whose leases a guardian revokes when it has ended: `node guarded-program.js OPTIONS NAMES HOW`. OPTIONS are those of
-// `connect` in JSON. Takes each of the NAMES in a cluster of its own, prints a line of JSON with what it holds, and then ends by
-// HOW: "wait" does not.
+// `connect` in JSON, `adopt`, the lease of an orphaned session, and `files`, those of the certificates. Takes each of the NAMES in a cluster of its own, prints a line of JSON
+// with what it holds, and then ends by HOW: "wait" does not, and "fork" has a child that lives on.
+import { fork } from "node:child_process";
+import { readFileSync } from "node:fs";
+import { fileURLToPath } from "node:url";
 import { connect, Mutex, Session } from "leasehold";
 
 const [options = "", names = "", how = "wait"] = process.argv.slice(2);
-const clusters = names.split(",").map(() => connect({ guardian: true, ...JSON.parse(options) }));
+const { adopt, files, ...connection } = JSON.parse(options);
+
+/** Certificates are read again. Once they have been used, the program prints `read`. */
+function credentials() {
+  setImmediate(() => process.stdout.write("read\n"));
+  const { ca, cert, key } = files;
+  return { rootCertificate: readFileSync(ca), certChain: readFileSync(cert), privateKey: readFileSync(key) };
+}
+
+if (files !== undefined) connection.credentials = credentials;
+const clusters = names.split(",").map(() => connect({ guardian: true, ...connection }));
 const sessions = await Promise.all(
-  clusters.map((cluster) => Session.open(cluster, JSON.parse(options).session)),
+  clusters.map((cluster) =>
+    adopt === undefined
+      ? Session.open(cluster, connection.session)
+      : Session.adopt(cluster, BigInt(`0x${adopt}`)),
+  ),
 );
 const locks = await Promise.all(
   names.split(",").map((name, n) => new Mutex(/** @type {Session} */ (sessions[n]), name).lock()),
 );
 const leases = sessions.map(({ leaseId }) => leaseId.toString(16));
-process.stdout.write(`${JSON.stringify({ leases, fences: locks.map(({ fence }) => String(fence)) })}\n`);
+const heir =
+  how === "fork" ? fork(fileURLToPath(new URL("heir-program.js", import.meta.url))).pid : undefined;
+process.stdout.write(
+  `${JSON.stringify({ leases, fences: locks.map(({ fence }) => String(fence)), heir })}\n`,
+);
 
 /** @type {Readonly<Record<string, () => unknown>>} */
 const ENDS = {

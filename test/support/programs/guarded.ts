@@ -3,10 +3,13 @@ import { once } from "node:events";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import { guardiansOf } from "./guardians.js";
+import { pidsWith } from "./process-state.js";
 
 export const GUARDED_PROGRAM = fileURLToPath(new URL("guarded-program.js", import.meta.url));
 
-export type GuardedEnd = "wait" | "exit" | "throw" | "memory" | "orphan" | "close";
+export type GuardedEnd = "wait" | "exit" | "throw" | "memory" | "orphan" | "close" | "fork";
+
+let started = 0;
 
 /** A process of guarded-program.js that has its locks. */
 export class Guarded implements AsyncDisposable {
@@ -14,6 +17,9 @@ export class Guarded implements AsyncDisposable {
     readonly child: ChildProcess,
     readonly leases: readonly bigint[],
     readonly fences: readonly bigint[],
+    private readonly mark: string,
+    /** The process ID of its child, if `how` was "fork": who ends it is the caller. */
+    readonly heir: number | undefined,
   ) {}
 
   /** @param options of `connect` @param setting of the process */
@@ -24,19 +30,43 @@ export class Guarded implements AsyncDisposable {
     setting: { readonly cwd?: string; readonly env?: NodeJS.ProcessEnv } = {},
   ): Promise<Guarded> {
     const args = ["--max-old-space-size=64", GUARDED_PROGRAM, JSON.stringify(options), names.join(","), how];
-    const child = spawn(process.execPath, args, { stdio: ["pipe", "pipe", "ignore"], ...setting });
-    const [line] = (await once(createInterface({ input: child.stdout }), "line")) as [string];
-    const { leases, fences } = JSON.parse(line) as { leases: string[]; fences: string[] };
+    // A guardian gets this variable, and no other process of Node.js uses it with these flags.
+    const mark = `/leasehold-guarded-${process.pid}-${++started}`;
+    const env = { ...(setting.env ?? process.env), SSL_CERT_DIR: mark };
+    const child = spawn(process.execPath, args, { stdio: ["pipe", "pipe", "ignore"], ...setting, env });
+    const lines = createInterface({ input: child.stdout });
+    let [line] = (await once(lines, "line")) as [string];
+    // Certificates were read first.
+    while (line === "read") [line] = (await once(lines, "line")) as [string];
+    const { leases, fences, heir } = JSON.parse(line) as {
+      leases: string[];
+      fences: string[];
+      heir?: number;
+    };
     return new Guarded(
       child,
       leases.map((lease) => BigInt(`0x${lease}`)),
       fences.map(BigInt),
+      mark,
+      heir,
     );
   }
 
   /** The process IDs of its guardians. */
   get guardians(): readonly number[] {
     return guardiansOf(this.child.pid ?? 0);
+  }
+
+  /** Resolves when the program has read its certificates once more, and has used them. */
+  async readsCertificates(): Promise<void> {
+    if (this.child.stdout) await once(this.child.stdout, "data");
+  }
+
+  /** Those that are not its children: in PM2, which kills what is. */
+  get apart(): readonly number[] {
+    const { pid = 0 } = this.child;
+    const own = [pid, ...this.guardians];
+    return pidsWith(`SSL_CERT_DIR=${this.mark}`).filter((each) => !own.includes(each));
   }
 
   /** As `how` said. Resolves when it has ended. */

@@ -1,0 +1,3 @@
+// The child of a process that `guardian: true` guards: it lives on when its parent has ended.
+process.on("disconnect", () => {});
+setInterval(() => {}, 60_000);

@@ -3,6 +3,6 @@ import { connect, Mutex } from "leasehold";
 
 const { ETCD: hosts, NAME, STUBBORN, NODE_APP_INSTANCE: instance } = process.env;
 if (STUBBORN) process.on("SIGINT", () => {});
-const cluster = connect({ hosts, guardian: true, session: { ttlSeconds: 60 } });
+const cluster = connect({ hosts, guardian: true, renewal: "worker", session: { ttlSeconds: 60 } });
 await new Mutex(cluster, `${NAME}/${instance}`).lock();
 setInterval(() => {}, 60_000);

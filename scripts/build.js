@@ -33,8 +33,11 @@ const ENTRIES = {
 };
 
 const PROGRAM = "cli/program.js";
-/** A process and a thread that the library starts. They share no file: the less they have, the sooner they run, and the less memory they take. */
+/** A process and a thread that the library starts: the less they have, the sooner they run, and the less memory they take. */
 const STARTED = /** @type {const} */ (["session/guardian-program.js", "session/renewal-program.js"]);
+/** What they share. */
+const CLIENT = "leasehold-client";
+const CLIENT_GROUPS = [{ name: CLIENT, test: /^(?!.*-program\.js$)/ }];
 /** Whether programs import the entry. @param {string} entry */
 const isImported = (entry) => entry !== PROGRAM && STARTED.every((started) => started !== entry);
 /** What the program shares with the library. */
@@ -143,13 +146,19 @@ const outside = (outDir) => ({
 async function bundle(outDir) {
   await bundleEntries(outDir, ["index.js", PROGRAM], "esm");
   const entries = /** @type {(keyof typeof ENTRIES)[]} */ (Object.keys(ENTRIES));
-  for (const entry of STARTED) await bundleEntries(outDir, [entry], "esm");
+  await bundleEntries(outDir, STARTED, "esm");
   for (const entry of entries.filter(isImported)) {
     if (entry !== "index.js") await bundleEntries(outDir, [entry], "esm");
     // Node.js, Bun, Deno and the bundlers load the ES module also for require(), so that a process has one copy. This file is
     // for loaders that cannot, such as that of Jest.
     await bundleEntries(outDir, [entry], "cjs");
   }
+}
+
+/** @param {readonly (keyof typeof ENTRIES)[]} entries @param {"esm" | "cjs"} format */
+function groupsOf(entries, format) {
+  if (format === "cjs" || entries.length === 1) return [];
+  return entries.includes(PROGRAM) ? GROUPS : CLIENT_GROUPS;
 }
 
 /**
@@ -184,9 +193,10 @@ async function bundleEntries(outDir, entries, format) {
     const { output } = await modules.generate({
       format,
       entryFileNames: `[name]${extension}`,
-      chunkFileNames: ({ name }) => (name === CORE ? `${CORE}.js` : `leasehold-cli-${name}.js`),
+      chunkFileNames: ({ name }) =>
+        name === CORE || name === CLIENT ? `${name}.js` : `leasehold-cli-${name}.js`,
       // Otherwise what several commands share is a file for each set of them.
-      codeSplitting: { groups: format === "esm" && entries.length > 1 ? GROUPS : [] },
+      codeSplitting: { groups: groupsOf(entries, format) },
       // Names and lines stay as they are: stack traces show them. Nobody sees those of what the library starts, and the files for loaders that
       // have no ES modules are a second copy: they have to be small.
       comments: isMinified ? false : { legal: true, annotation: false, jsdoc: false },

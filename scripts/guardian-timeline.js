@@ -55,7 +55,7 @@ function rows() {
       spans: [held, { from: guarded, to: END, style: "held", words: `the next one holds after ${p50} ms` }],
     },
     {
-      names: ["main thread blocked,", "with or without guardian"],
+      names: ["main thread blocked", "it renews"],
       spans: [
         held,
         { from: EVENT, to: deadline, style: "pause", words: "blocked: nothing is revoked" },
@@ -64,7 +64,7 @@ function rows() {
       ],
     },
     {
-      names: ["main thread blocked,", "renewal in a worker thread"],
+      names: ["main thread blocked", "a worker renews"],
       spans: [
         held,
         { from: EVENT, to: END, style: "held", words: "blocked, and renewed until maxStallMs: holds" },

@@ -4,7 +4,6 @@
 //   its locks.
 // - What the worker knows is in memory that both share (shared-renewal.ts). Its messages only cause what follows from it.
 // - It runs while there is a lease, and a little longer. One that has ended is started again.
-import type { MessagePort } from "node:worker_threads";
 import { EtcdRefusedError } from "../errors.js";
 import type { EtcdClient } from "../etcd/client.js";
 import { DirectHosts } from "../etcd/direct-hosts.js";
@@ -23,12 +22,18 @@ import {
   type SharedRenewal,
 } from "./shared-renewal.js";
 
+/** Node.js's `MessagePort`, as far as the thread uses it. */
+interface Port {
+  postMessage(news: RenewalNews): void;
+  on(event: "message", take: (order: RenewalOrder) => void): unknown;
+}
+
 /** What the thread is started with. */
 export interface RenewalStart {
   readonly reach: Readonly<Record<string, unknown>>;
   readonly credentials: PemText | undefined;
   readonly pulse: SharedArrayBuffer;
-  readonly port: MessagePort;
+  readonly port: Port;
   /** What `process.hrtime` reads, in milliseconds, when the monotonic clock of the other thread reads 0. */
   readonly originMs: number;
 }

@@ -22,8 +22,8 @@ const ENTRIES = Object.values(exports).filter((entry) => typeof entry !== "strin
 
 /** What the library and the program have in common. */
 const CORE = "leasehold-core.js";
-/** The process that `guardian: true` starts. */
-const GUARDIAN = "leasehold-guardian.js";
+/** The process that `guardian: true` starts, the thread of `renewal: "worker"`, and what they share. */
+const STARTED = ["leasehold-guardian.js", "leasehold-renewal.js", "leasehold-client.js"];
 
 const importsOf = (file: string): string[] =>
   ts.preProcessFile(readFileSync(file, "utf8"), true, true).importedFiles.map(({ fileName }) => fileName);
@@ -147,7 +147,7 @@ describe("the built package", () => {
     const libraries = ENTRIES.flatMap(({ default: file, require }) => [file, require["default"]!]);
     const entries = [...libraries, ...Object.values(PROGRAMS)].map((file) => path.basename(file));
     const ofProgram = packed.filter((file) => file.startsWith("leasehold-cli-"));
-    expect([...entries, CORE, GUARDIAN, ...ofProgram].sort()).toEqual(packed.sort());
+    expect([...entries, CORE, ...STARTED, ...ofProgram].sort()).toEqual(packed.sort());
     const declared = ENTRIES.flatMap(({ types, require }) => [types, require["types"]!]);
     expect(declared.filter((file) => !existsSync(path.join(ROOT, file)))).toEqual([]);
     const relative = packed.map(

@@ -24,6 +24,22 @@ export function entryKey(path: string, leaseId: bigint, n: number): string {
   return n === 1 ? key : `${key}-${n}`;
 }
 
+/**
+ * The second lease of a session with `releaseDelayMs`, whose own lease has an even ID. It ends that much later, and with it the second
+ * key of each entry, its delay key: the same number under the other lease.
+ */
+export const delayLeaseOf = (leaseId: bigint): bigint => leaseId | 1n;
+
+/** The last part of a delay key, but for the last digit of its lease; what is before that may have any form. */
+const DELAY_KEY = /^(.*\/[0-9a-f]{0,15})([13579bdf])(-[1-9]\d*)?$/s;
+
+/** The key of the entry that `key` is the delay key of, if it is one. */
+export function delayedBy(key: string): string | undefined {
+  const [, start, digit, n = ""] = DELAY_KEY.exec(key.length > MAX_KEY ? "" : key) ?? [];
+  if (start === undefined || digit === undefined) return undefined;
+  return `${start}${(Number.parseInt(digit, 16) - 1).toString(16)}${n}`;
+}
+
 /** The range of all keys that one session can have under one name: "." follows "-" in ASCII. */
 export function sessionRange(path: string, leaseId: bigint): { readonly key: string; readonly end: string } {
   const key = entryKey(path, leaseId, 1);
@@ -32,6 +48,9 @@ export function sessionRange(path: string, leaseId: bigint): { readonly key: str
 
 /** A lease ID of 16 hexadecimal digits with a sign, a hyphen and a number: foreign keys can be as long as a request. */
 const MAX_LAST_PART = 40;
+
+/** Longer keys are no entry's: a name has at most 1024 bytes, and a prefix 256. */
+const MAX_KEY = 2048;
 
 /** The name and number of an entry of `leaseId`, or undefined if `key` is not the key of one. */
 export function parseEntryKey(

@@ -118,6 +118,8 @@ export interface LeaseListener {
   readonly leaseId: bigint;
   /** How long a renewal may stay unanswered before the stream is considered dead. */
   readonly patienceMs: number;
+  /** Where all leases are renewed, it comes before those that do not say so. */
+  readonly isEarly?: boolean;
   /** etcd extended the lease; it received the renewal after `sent`. */
   renewed(sent: Moment, ttlSeconds: number): void;
   /** etcd has no such lease. */
@@ -304,7 +306,9 @@ export class Keepalive {
 
   #renewAll(): void {
     const now = this.clock.now();
-    for (const listener of this.#listeners.values()) if (this.#open) this.#send(this.#open, listener, now);
+    const all = [...this.#listeners.values()];
+    const inOrder = [...all.filter(({ isEarly }) => isEarly), ...all.filter(({ isEarly }) => !isEarly)];
+    for (const listener of inOrder) if (this.#open) this.#send(this.#open, listener, now);
   }
 
   /** `sent` is before the write: etcd's TTL starts when it receives the renewal, so the client's deadline comes first. */

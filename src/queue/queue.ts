@@ -16,7 +16,7 @@ import type { Txn, TxnAnswer } from "../etcd/port.js";
 import type { CallPolicy } from "../etcd/retry.js";
 import { entryKey, pathOf, sessionRange } from "../keys.js";
 import { type LockKind, mayMeet } from "../kinds.js";
-import type { AdoptedEntry } from "../session/cleanup.js";
+import { type AdoptedEntry, deleteDelayKey } from "../session/cleanup.js";
 import { KeyWatchSchedule } from "../session/key-audit.js";
 import type { Lease } from "../session/lease.js";
 import { pause } from "../util/clock.js";
@@ -260,6 +260,7 @@ export class Queue {
 
   /** A held entry is gone: another client deleted its key. */
   lost(entry: JoinedEntry): void {
+    this.#endDelay(entry);
     this.#removed(entry, () => false);
   }
 
@@ -341,6 +342,7 @@ export class Queue {
   joinAnew(waiter: Waiter, entry: JoinedEntry): void {
     this.#waiting--;
     this.#line.addAgain(waiter);
+    this.#endDelay(entry);
     this.#removed(entry, () => false);
   }
 
@@ -434,6 +436,7 @@ export class Queue {
     try {
       const txn = leaveTxn(entry, ranges);
       const answer = await (by ? by(txn, policy) : services.client.txn(txn, policy));
+      if (!answer.succeeded) this.#endDelay(entry);
       const found = answer.ranges.slice(-ranges.length).filter((range) => range !== undefined);
       this.#removed(entry, (next) => next.mode === follower?.mode && next.mode.isFirst(next, found));
       return answer.succeeded || (doubted && !by);
@@ -442,6 +445,14 @@ export class Queue {
       this.#leaving?.delete(entry);
       this.forgetIfIdle();
     }
+  }
+
+  /** Its key is gone by itself. Until its delay key is gone, too, no other entry gets the number. */
+  #endDelay(entry: QueueEntry): void {
+    const { path, key, revision, delayKey } = entry;
+    if (delayKey === undefined || revision === undefined) return;
+    this.own.doubt(entry);
+    inOwnContext(() => deleteDelayKey(this.lease, { path, key, revision, delayKey }));
   }
 
   /** Each end of an entry wakes the local waiters behind it once; `isFirst`: the deletion has shown this one to be first. */

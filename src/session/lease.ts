@@ -15,6 +15,7 @@ import { settleWithin, TaskTracker } from "../util/settle.js";
 import { type AdoptedEntries, type CreatedKey, deleteEntries, revokeLease } from "./cleanup.js";
 import type { LeaseSource } from "./cluster.js";
 import { closeIdleWatches, type ClusterState, type EtcdServices } from "./connection.js";
+import { type Delay, DelayLease } from "./delay-lease.js";
 import { LatePutSweeper } from "./key-audit.js";
 import {
   LeaseTimers,
@@ -39,6 +40,8 @@ export interface GrantedLease {
   readonly ttlSeconds: number;
   /** When the grant or the renewal was sent. */
   readonly sent: Moment;
+  /** Its delay lease, if it has one. */
+  readonly delay?: Delay | undefined;
 }
 
 /** The last tenth of the TTL is left unused: it covers clocks that run at slightly different rates. */
@@ -158,15 +161,18 @@ class Closing {
     const { lease } = this;
     if (lease.signal.aborted) return;
     const leaseEndsMs = lease.remainingMs() + lease.ttlMs * 0.1;
+    // Work that was not released may still write.
+    const isIdle = lease.holds.size === 0;
     lease.abandon();
     const { services, leaseId } = lease;
     // Makes a close of the cluster wait for the revocation; otherwise it would close the connection under it.
     this.leases.add(lease);
     await Promise.all([
       revokeLease(services, leaseId, leaseEndsMs),
+      isIdle && lease.delay && revokeLease(services, lease.delay.leaseId, leaseEndsMs),
       // A revocation does not delete a key that a put without the lease has detached from it; and etcd refuses to revoke
       // a lease with a key that our user must not write, even if another client has put that key.
-      deleteEntries(services, lease.entries(), leaseEndsMs),
+      deleteEntries(services, lease.entries(), { withinMs: leaseEndsMs, isIdle }),
     ]);
     // Nothing is left to revoke: nobody waits for this.
     void lease.unguard();
@@ -191,14 +197,15 @@ export class Lease implements LeaseListener {
   readonly ttlSeconds: number;
   readonly ttlMs: number;
   readonly patienceMs: number;
+  /** With `releaseDelayMs`. */
+  readonly delay: DelayLease | undefined;
   readonly holds = new Set<Dependent & ReportingHold>();
   readonly waits = new Set<Dependent & ReportingWait>();
   /** Calls that `orphan()` waits for. */
   readonly inFlight = new TaskTracker();
   /** The entries that it had when it was adopted. */
   adopted: AdoptedEntries | undefined;
-  /** etcd rejects every put with it: its holds and waits continue, but no new entry can join a queue. */
-  unfit = false;
+  #unfit = false;
   /** Set by the first lock. */
   locks: LockTable | undefined;
   #sweeper: LatePutSweeper | undefined;
@@ -217,7 +224,7 @@ export class Lease implements LeaseListener {
 
   constructor(
     private readonly cluster: ClusterState,
-    { leaseId, ttlSeconds, sent }: GrantedLease,
+    { leaseId, ttlSeconds, sent, delay }: GrantedLease,
     readonly owner: string,
   ) {
     this.services = cluster.services;
@@ -226,13 +233,14 @@ export class Lease implements LeaseListener {
     this.ttlSeconds = ttlSeconds;
     this.ttlMs = ttlSeconds * 1000;
     this.patienceMs = patienceMs(this.ttlMs);
+    this.delay = delay && new DelayLease(this.services, leaseId, delay);
     this.#renewal = { sent, ttlMs: this.ttlMs };
     this.#timers = new LeaseTimers(this.services.leaseTimers);
     // Each call in flight adds a listener.
     setMaxListeners(0, this.#over.signal);
     this.#closing = new Closing(this, cluster.leases);
     cluster.leases.add(this);
-    cluster.guardian?.guard(leaseId, this.ttlMs);
+    cluster.guardian?.guard(this);
     this.#scheduleRenewal(sent);
     this.#scheduleCheck();
     publishState(this, { from: undefined, to: "live" }, () => this.#report());
@@ -247,7 +255,7 @@ export class Lease implements LeaseListener {
     const standing = standingOf(this.#renewal, now);
     if (standing === "over") return this.lose("expired", now);
     // After a suspend, the scheduled renewal may be far off.
-    if (standing === "doubtful" && !this.#doubtAsked) this.services.keepalive.renew(this);
+    if (standing === "doubtful" && !this.#doubtAsked) this.renew();
     this.#doubtAsked = standing === "doubtful";
     const [previous, next] = [this.#state, inJeopardy(this.#renewal, now) ? "jeopardy" : "live"] as const;
     if (next === previous) return;
@@ -309,6 +317,15 @@ export class Lease implements LeaseListener {
   }
 
   /** New calls may begin. */
+  /** etcd rejects every put with it: its holds and waits continue, but no new entry can join a queue. */
+  get unfit(): boolean {
+    return this.#unfit || this.delay?.isGone === true;
+  }
+
+  set unfit(unfit: boolean) {
+    this.#unfit = unfit;
+  }
+
   get open(): boolean {
     return !this.over && !this.#closing.begun && !this.unfit;
   }
@@ -327,7 +344,7 @@ export class Lease implements LeaseListener {
   /** @throws SessionLostError | SessionClosedError when nothing new may begin. */
   assertOpen(): void {
     if (this.over) throw this.#over.signal.reason as SessionEnd;
-    if (this.#closing.begun) throw new SessionClosedError(this.leaseId);
+    if (this.#closing.begun || this.delay?.isGone) throw new SessionClosedError(this.leaseId);
   }
 
   /** A hold ended; the last one ends a drain. */
@@ -376,7 +393,7 @@ export class Lease implements LeaseListener {
 
   /** Resolves when no guardian will revoke the lease any more. */
   async unguard(): Promise<void> {
-    await this.cluster.guardian?.forget(this.leaseId);
+    await this.cluster.guardian?.forget(this);
   }
 
   /** Ends without a revocation and without a last renewal. */
@@ -395,8 +412,15 @@ export class Lease implements LeaseListener {
         run: () => resolve(stop()),
         refused,
       });
-      this.services.keepalive.renew(this);
+      this.renew();
     });
+  }
+
+  /** Sends a renewal now: that of the delay lease before its own. */
+  renew(now?: Moment): void {
+    const { keepalive } = this.services;
+    if (this.delay && !this.delay.isGone) keepalive.renew(this.delay, now);
+    keepalive.renew(this, now);
   }
 
   /** Rejects the waits; the holds continue. */
@@ -413,6 +437,7 @@ export class Lease implements LeaseListener {
     const previous = this.#state;
     this.#state = state;
     this.#timers.cancel();
+    if (this.delay) this.services.keepalive.detach(this.delay);
     this.services.keepalive.detach(this);
     this.cluster.leases.delete(this);
     this.#over.abort(reason);
@@ -449,7 +474,7 @@ export class Lease implements LeaseListener {
     const { keepalive } = this.services;
     const at = keepalive.roundBefore(sent.monotonic + this.ttlMs / 3, this.ttlMs);
     this.#timers.set("renewal", at, (now) => {
-      keepalive.renew(this, now);
+      this.renew(now);
       this.#scheduleRenewal(now);
     });
   }

@@ -131,14 +131,13 @@ async function revokeOf(cluster: number, reach: Reach): Promise<void> {
   const own = [...leases].filter(([, lease]) => lease.cluster === cluster);
   const atOnce = own.filter(([, { after }]) => after === undefined);
   const revoked = new Map(atOnce.map(([lease, { ttlMs }]) => [lease, revoke(client, lease, ttlMs)]));
-  await Promise.all(revoked.values());
   const later = own.map(async ([lease, { ttlMs, after }]) => {
     // If the end of the other one is not known, this one expires: it was granted for long enough.
     if (!after || (await revoked.get(after.lease)) !== true) return;
     await pause(systemClock, after.delayMs);
     await revoke(client, lease, ttlMs);
   });
-  await Promise.all(later);
+  await Promise.all([...revoked.values(), ...later]);
 }
 
 // What ends the group of the parent, or its service, does not end this process before its work is done.

@@ -30,15 +30,23 @@ export function entryKey(path: string, leaseId: bigint, n: number): string {
  */
 export const delayLeaseOf = (leaseId: bigint): bigint => leaseId | 1n;
 
-/** The last part of a delay key, but for the last digit of its lease; what is before that may have any form. */
-const DELAY_KEY = /^(.*\/[0-9a-f]{0,15})([13579bdf])(-[1-9]\d*)?$/s;
+/** Whether a lease may have a delay lease beside it. Half of those without one are even, too. */
+export const isDelayed = (leaseId: bigint): boolean => leaseId > 0n && delayLeaseOf(leaseId) !== leaseId;
 
-/** The key of the entry that `key` is the delay key of, if it is one. */
-export function delayedBy(key: string): string | undefined {
-  const [, start, digit, n = ""] = DELAY_KEY.exec(key.length > MAX_KEY ? "" : key) ?? [];
+/** The last part of a key: a lease, and the number of the entry. What is before that may have any form. */
+const LEASE_PART = /^(.*\/[0-9a-f]{0,15})([0-9a-f])(-[1-9]\d*)?$/s;
+
+/** The other key of an entry that has a delay key, and which of the two this is, by the last digit of its lease. */
+function otherKey(key: string, isDelay: boolean): string | undefined {
+  const [, start, digit, n = ""] = LEASE_PART.exec(key.length > MAX_KEY ? "" : key) ?? [];
   if (start === undefined || digit === undefined) return undefined;
-  return `${start}${(Number.parseInt(digit, 16) - 1).toString(16)}${n}`;
+  const value = Number.parseInt(digit, 16);
+  return value % 2 === Number(isDelay) ? `${start}${(value ^ 1).toString(16)}${n}` : undefined;
 }
+
+/** The key of the entry whose delay key this is, if it is one, and the delay key of an entry, if it has one. As text, or in latin1. */
+export const delayedBy = (key: string): string | undefined => otherKey(key, true);
+export const delayKeyOf = (key: string): string | undefined => otherKey(key, false);
 
 /** The range of all keys that one session can have under one name: "." follows "-" in ASCII. */
 export function sessionRange(path: string, leaseId: bigint): { readonly key: string; readonly end: string } {

@@ -1,18 +1,23 @@
 // `releaseDelayMs`: after a crash of a holder the next one waits, whoever that is; after a release it does not.
+import { EventEmitter, once as nextEvent } from "node:events";
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
 import {
   type Cluster,
+  ClusterLockManager,
   connect,
   Election,
   forceRelease,
   inspect,
+  list,
   lockAll,
   Mutex,
   once,
   RwLock,
   Semaphore,
   Session,
+  watchQueue,
 } from "../../../src/index.js";
+import { Board } from "../../../src/view/board.js";
 import { EtcdctlLock } from "../../support/clients/etcdctl-lock.js";
 import { observe } from "../../support/clients/observer.js";
 import { takesPlace } from "../../support/clients/request-shape.js";
@@ -58,7 +63,7 @@ async function crash(session: Session, name: string): Promise<void> {
   const permit = new Semaphore(session, `${name}-permit`, 1);
   await permit.acquire();
   const canary = new Semaphore(others, `${name}-permit`, 1).acquire();
-  await expect.poll(() => places(`${name}-permit`)).toHaveLength(2);
+  while ((await places(`${name}-permit`)).length < 2);
   await revoke(session.leaseId);
   await (await canary).release();
   await places(name);
@@ -334,4 +339,87 @@ test("a put that arrives after its caller has given up leaves neither of its key
 
   await expect.poll(() => places("late"), { timeout: 20_000 }).toEqual([]);
   expect(session.state).toBe("live");
+});
+
+describe("the queue shows one contender for an entry with its delay key", () => {
+  test("to inspect, list and an election, and after a crash the delay key alone", async () => {
+    const [first, second] = [await holder(), await holder()];
+    const lock = await new Mutex(first, "shown/a").lock();
+    const next = asked(new Mutex(second, "shown/a").lock());
+    const term = await new Election(first, "shown/b").campaign("here");
+    await expect.poll(() => places("shown/a")).toHaveLength(4);
+
+    const { holders, waiters, total } = await inspect(others, "shown/a");
+    expect([...holders, ...waiters].map(({ leaseId }) => leaseId)).toEqual([first.leaseId, second.leaseId]);
+    expect(holders[0]?.key).toBe(lock.key);
+    expect(total).toEqual({ holders: 1, waiters: 1 });
+    const { locks } = await list(others, "shown/");
+    expect(locks.map(({ name, waiters: count }) => [name, count])).toEqual([
+      ["shown/a", 1],
+      ["shown/b", 0],
+    ]);
+    const election = new Election(others, "shown/b");
+    expect((await election.leader())?.key).toBe(term.key);
+    await expect(new Mutex(others, "shown/a").lock({ timeoutMs: 700 })).rejects.toMatchObject({
+      ahead: 2,
+    });
+    const observed = election.observe();
+    expect((await observed.next()).value?.fence).toBe(term.fence);
+
+    await revoke(first.leaseId);
+    await expect.poll(async () => (await inspect(others, "shown/a")).holders[0]?.leaseId).toBe(delayOf(first));
+    // The dead leader is shown until its delay is over.
+    expect(await election.leader()).toMatchObject({ value: "here", fence: term.fence });
+    await revoke(delayOf(first));
+    expect((await observed.next()).value).toBeUndefined();
+    expect(await election.leader()).toBeUndefined();
+    await (await next.granted).release();
+    await observed.return?.();
+  });
+
+  test("to a watched queue and to the board of the page and of top", async () => {
+    const session = await holder();
+    const found: string[][] = [];
+    const abort = new AbortController();
+    const loop = (async () => {
+      for await (const { holders, waiters } of watchQueue(others, "shown/c", { signal: abort.signal }))
+        found.push([...holders, ...waiters].map(({ leaseId }) => (leaseId === session.leaseId ? "it" : "delay")));
+    })();
+    const changed = new EventEmitter();
+    const board = Board.open(others, "shown/c", {
+      changed: () => void changed.emit("changed"),
+      failed: (error) => void changed.emit("error", error),
+    });
+    onTestFinished(() => board.stop());
+    await nextEvent(changed, "changed");
+    const boardShows = () => board.queue("shown/c")?.holders.map(({ leaseId }) => leaseId);
+    await expect.poll(() => found.length).toBe(1);
+
+    await new Mutex(session, "shown/c").lock();
+    await expect.poll(boardShows).toEqual([session.leaseId]);
+    expect(board.queue("shown/c")?.waiterCount).toBe(0);
+    await revoke(session.leaseId);
+    await expect.poll(boardShows).toEqual([delayOf(session)]);
+    await revoke(delayOf(session));
+    await expect.poll(() => found.length).toBe(4);
+    expect(board.queue("shown/c")).toBeUndefined();
+
+    expect(found).toEqual([[], ["it"], ["delay"], []]);
+    abort.abort(new Error("done"));
+    await expect(loop).rejects.toThrow("done");
+  });
+
+  test("to a LockManager of the Web Locks API", async () => {
+    const cluster = connect({
+      hosts: etcd.endpoints,
+      session: { ttlSeconds: TTL_SECONDS, releaseDelayMs: DELAY_MS },
+    });
+    onTestFinished(() => cluster.close({ drainMs: 0 }));
+    const locks = new ClusterLockManager(cluster, { prefix: "shown-web" });
+    await locks.request("tab", async () => {
+      const { held, pending } = await new ClusterLockManager(others, { prefix: "shown-web" }).query();
+      expect([held?.length, pending?.length]).toEqual([1, 0]);
+    });
+    await locks.close();
+  });
 });

@@ -25,16 +25,19 @@ export function entryKey(path: string, leaseId: bigint, n: number): string {
 }
 
 /**
- * The second lease of a session with `releaseDelayMs`, whose own lease has an even ID. It ends that much later, and with it the second
- * key of each entry, its delay key: the same number under the other lease.
+ * The second lease of a session with `releaseDelayMs`. It ends that much later than the session's own lease, and with it the second key
+ * of each entry, its delay key: the same number under the other lease.
  */
 export const delayLeaseOf = (leaseId: bigint): bigint => leaseId | 1n;
 
-/** Whether a lease may have a delay lease beside it. Half of those without one are even, too. */
-export const isDelayed = (leaseId: bigint): boolean => leaseId > 0n && delayLeaseOf(leaseId) !== leaseId;
+/** The ID of a lease that has such a second one: even, and with 16 hexadecimal digits. */
+export const delayedLease = (randomId: bigint): bigint => BigInt.asUintN(62, randomId << 1n) | (1n << 62n);
 
-/** The last part of a key: a lease, and the number of the entry. What is before that may have any form. */
-const LEASE_PART = /^(.*\/[0-9a-f]{0,15})([0-9a-f])(-[1-9]\d*)?$/s;
+/** Whether a lease may have a delay lease: an eighth of all others have such an ID, too. */
+export const isDelayed = (leaseId: bigint): boolean => leaseId >> 62n === 1n && delayLeaseOf(leaseId) !== leaseId;
+
+/** The last part of a key: such a lease, and the number of the entry. What is before that may have any form. */
+const LEASE_PART = /^(.*\/[4-7][0-9a-f]{14})([0-9a-f])(-[1-9]\d*)?$/s;
 
 /** The other key of an entry that has a delay key, and which of the two this is, by the last digit of its lease. */
 function otherKey(key: string, isDelay: boolean): string | undefined {

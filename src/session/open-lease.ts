@@ -2,7 +2,7 @@ import { hostname } from "node:os";
 import { type EtcdRefusedError, EtcdUnavailableError, SessionLostError } from "../errors.js";
 import { type CallOptions, type LeaseAnswer, LeaseExistsError, type Member } from "../etcd/port.js";
 import type { CheckedSession, CheckedWait } from "../options/check.js";
-import { delayLeaseOf } from "../keys.js";
+import { delayedLease, delayLeaseOf, isDelayed } from "../keys.js";
 import { firstAbort } from "../util/abort.js";
 import type { Moment } from "../util/clock.js";
 import { inOwnContext } from "../util/own-context.js";
@@ -31,8 +31,7 @@ async function open(cluster: ClusterState, options: CheckedSession, limits: Limi
   // The client chooses the ID, so that a grant whose answer was lost can be repeated without leaving a second lease.
   const id = services.clock.randomId();
   const wantsDelay = options.releaseDelayMs > 0;
-  // An even one has a delay lease beside it.
-  const leaseId = wantsDelay ? BigInt.asUintN(63, (id << 1n) | 2n) : id;
+  const leaseId = wantsDelay ? delayedLease(id) : id;
   const wanted = { leaseId, ttlSeconds: options.ttlSeconds, mayExist: false };
   const granting = grant(services, wanted, limits);
   try {
@@ -242,10 +241,9 @@ async function renewDelay(
   leaseId: bigint,
   limits: Limits,
 ): Promise<number | undefined> {
-  const delayId = delayLeaseOf(leaseId);
-  if (delayId === leaseId) return undefined;
+  if (!isDelayed(leaseId)) return undefined;
   try {
-    return (await renewOnce(services, delayId, limits)).ttlSeconds;
+    return (await renewOnce(services, delayLeaseOf(leaseId), limits)).ttlSeconds;
   } catch (error) {
     if (error instanceof SessionLostError) return undefined;
     throw error;

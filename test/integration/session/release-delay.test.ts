@@ -34,12 +34,14 @@ const TXN = "/etcdserverpb.KV/Txn";
 let etcd: EtcdCluster;
 /** Of the clients that wait: they know nothing of a delay. */
 let others: Cluster;
+/** Of the sessions with a delay. */
+const clusters: Cluster[] = [];
 beforeAll(async () => {
   etcd = await startEtcd();
   others = connect({ hosts: etcd.endpoints });
 });
 afterAll(async () => {
-  await others.close({ drainMs: 0 });
+  await Promise.all([others, ...clusters].map((cluster) => cluster.close({ drainMs: 0 })));
   await etcd.stop();
 });
 
@@ -51,7 +53,7 @@ const delayOf = ({ leaseId }: Session) => leaseId | 1n;
 /** A session with a delay, of a cluster of its own. */
 async function holder(ttlSeconds = TTL_SECONDS): Promise<Session> {
   const cluster = connect({ hosts: etcd.endpoints });
-  onTestFinished(() => cluster.close({ drainMs: 0 }));
+  clusters.push(cluster);
   return Session.open(cluster, { ttlSeconds, releaseDelayMs: DELAY_MS });
 }
 
@@ -295,7 +297,7 @@ describe.concurrent("the delay lease", () => {
     const session = await holder();
     const { fence } = await new Mutex(session, "adopted").lock();
     const cluster = connect({ hosts: etcd.endpoints });
-    onTestFinished(() => cluster.close({ drainMs: 0 }));
+    clusters.push(cluster);
     const adopted = await Session.adopt(cluster, await session.orphan());
     const lock = await new Mutex(adopted, "adopted").lock();
     expect(lock.fence).toBe(fence);
@@ -315,7 +317,7 @@ describe.concurrent("the delay lease", () => {
       hosts: etcd.endpoints,
       session: { ttlSeconds: 3, releaseDelayMs: DELAY_MS },
     });
-    onTestFinished(() => cluster.close({ drainMs: 0 }));
+    clusters.push(cluster);
     const first = await cluster.session();
     const lock = await new Mutex(cluster, "unfit").lock();
     await revoke(delayOf(first));
@@ -414,7 +416,7 @@ describe("the queue shows one contender for an entry with its delay key", () => 
       hosts: etcd.endpoints,
       session: { ttlSeconds: TTL_SECONDS, releaseDelayMs: DELAY_MS },
     });
-    onTestFinished(() => cluster.close({ drainMs: 0 }));
+    clusters.push(cluster);
     const locks = new ClusterLockManager(cluster, { prefix: "shown-web" });
     await locks.request("tab", async () => {
       const { held, pending } = await new ClusterLockManager(others, { prefix: "shown-web" }).query();

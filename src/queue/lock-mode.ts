@@ -37,7 +37,8 @@ const withoutOwnDelay = (entry: EntryView, kvs: readonly KeyValue[]): readonly K
   entry.delayKey === undefined ? kvs : kvs.filter((kv) => !entry.isDelay(kv));
 
 /** How many keys a range must return to show `limit` without the entry's own delay key. */
-const beside = ({ delayKey }: NewEntry, limit: number): number => (delayKey === undefined ? limit : limit + 1);
+const beside = ({ delayKey }: NewEntry, limit: number): number =>
+  delayKey === undefined ? limit : limit + 1;
 
 /** What an entry waits for: the end of the nearest entry that it must not overtake, or of any of several entries. */
 export interface Predecessor {
@@ -183,9 +184,7 @@ const alone = (folder: LockMode["folder"]): LockMode => ({
   follows: (_, earlier) => earlier.at(-1),
   grantedTogether: false,
   surelyFollows: (ours) => ours.length > 0,
-  readsToJoin: (entry) => [
-    { order: "newest first", limit: beside(entry, LAST), ...queueRange(entry.path) },
-  ],
+  readsToJoin: (entry) => [{ order: "newest first", limit: beside(entry, LAST), ...queueRange(entry.path) }],
   joined: (entry, [last]) => {
     if (!last) return UNKNOWN;
     const position = positionOf(entry, { kvs: last.kvs, more: last.count > last.kvs.length });
@@ -194,9 +193,7 @@ const alone = (folder: LockMode["folder"]): LockMode => ({
   },
   reads: (entry) => [lastEntries(entry)],
   positionOf: (entry, [last]) => (last ? positionOf(entry, last) : "gone"),
-  readsForFirst: (entry) => [
-    { order: "oldest first", limit: beside(entry, 1), ...queueRange(entry.path) },
-  ],
+  readsForFirst: (entry) => [{ order: "oldest first", limit: beside(entry, 1), ...queueRange(entry.path) }],
   isFirst: (entry, [oldest]) => {
     const [first] = withoutOwnDelay(entry, oldest?.kvs ?? []);
     return first !== undefined && entry.is(first);

@@ -273,7 +273,8 @@ export class Queues {
     const touched = new Set<LiveQueue>();
     const deleted = new LeaseKeys();
     /** An entry stands for its delay key, too, until it is gone. */
-    const isHidden = (entry: SeenEntry): boolean => isTwin(entry, keys.get(delayedBy(keyText(entry.bytes)) ?? ""));
+    const isHidden = (entry: SeenEntry): boolean =>
+      isTwin(entry, keys.get(delayedBy(keyText(entry.bytes)) ?? ""));
     for (const entry of gone) {
       deleted.add(entry.leaseId, 1);
       const own = this.live.get(this.#pathOf(entry) ?? "");

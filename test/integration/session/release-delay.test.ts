@@ -85,8 +85,8 @@ describe.concurrent("after the end of a holder's lease, the delay lease still ex
     "a mutex": (name) => new Mutex(others, name).lock().then(release),
     "a reader": (name) => new RwLock(others, name).readLock().then(release),
     "a writer": (name) => new RwLock(others, name).writeLock().then(release),
-    "lockAll": (name) => lockAll(others, [`${name}-more`, name]).then(release),
-    "once": (name) => once(others, name, 1, () => undefined),
+    lockAll: (name) => lockAll(others, [`${name}-more`, name]).then(release),
+    once: (name) => once(others, name, 1, () => undefined),
   };
 
   test.for(Object.keys(WAITERS))("%s", async (kind, { expect }) => {
@@ -322,7 +322,9 @@ describe.concurrent("the delay lease", () => {
     const lock = await new Mutex(cluster, "unfit").lock();
     await revoke(delayOf(first));
 
-    await expect.poll(async () => (await cluster.session()).leaseId, { timeout: 5000 }).not.toBe(first.leaseId);
+    await expect
+      .poll(async () => (await cluster.session()).leaseId, { timeout: 5000 })
+      .not.toBe(first.leaseId);
     expect([lock.held, first.state]).toEqual([true, "live"]);
     await lock.release();
     await new Mutex(cluster, "unfit").withLock(() => undefined);
@@ -369,7 +371,9 @@ describe("the queue shows one contender for an entry with its delay key", () => 
     expect((await observed.next()).value?.fence).toBe(term.fence);
 
     await revoke(first.leaseId);
-    await expect.poll(async () => (await inspect(others, "shown/a")).holders[0]?.leaseId).toBe(delayOf(first));
+    await expect
+      .poll(async () => (await inspect(others, "shown/a")).holders[0]?.leaseId)
+      .toBe(delayOf(first));
     // The dead leader is shown until its delay is over.
     expect(await election.leader()).toMatchObject({ value: "here", fence: term.fence });
     await revoke(delayOf(first));
@@ -385,7 +389,9 @@ describe("the queue shows one contender for an entry with its delay key", () => 
     const abort = new AbortController();
     const loop = (async () => {
       for await (const { holders, waiters } of watchQueue(others, "shown/c", { signal: abort.signal }))
-        found.push([...holders, ...waiters].map(({ leaseId }) => (leaseId === session.leaseId ? "it" : "delay")));
+        found.push(
+          [...holders, ...waiters].map(({ leaseId }) => (leaseId === session.leaseId ? "it" : "delay")),
+        );
     })();
     const changed = new EventEmitter();
     const board = Board.open(others, "shown/c", {

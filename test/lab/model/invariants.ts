@@ -40,7 +40,9 @@ function tooEarly(world: World, caller: Caller): string | undefined {
   const { setup, label } = caller;
   // The claim of a process that is stopped after the end of its lease is another matter.
   if (keyOfPlace(world, placeOf(caller))?.deleted !== 0) return undefined;
-  const crashed = world.sessions.find(({ id, delaying }) => id !== setup.session && delaying.includes(setup.name));
+  const crashed = world.sessions.find(
+    ({ id, delaying }) => id !== setup.session && delaying.includes(setup.name),
+  );
   return crashed && `${label} holds "${setup.name}" in the delay after the crash of ${crashed.label}`;
 }
 

@@ -206,7 +206,7 @@ const RULE_TABLE = {
     says: "of two keys with one create revision, each is waited for: a key is known by both",
     without: "the create revision is enough",
     where: "queue/lock-mode.ts",
-    scenario: "delays, losses",
+    scenario: "delays, losses, otherwise",
     breaks: "single holder",
   },
   "own-delay-key-is-nobody": {

@@ -166,16 +166,11 @@ export const SCENARIOS = {
   "delays, revokes": scenario([A, B], { sessions: [DELAYED, LEADING], revokes: 1, longHolds: true }),
   "delays, three clients": scenario([A, B, C], {
     sessions: [DELAYED_OTHERWISE, LEADING, LEADING],
-    pauses: 1,
   }),
   "delays, turns": scenario([A_TWICE, B], { sessions: [DELAYED, DELAYED_OTHERWISE], aborts: 1 }),
   "delays, siblings": scenario([A, A, B], { sessions: [DELAYED_OTHERWISE, LEADING], aborts: 1 }),
-  "delays, deletions": scenario([A_TWICE, B], {
-    sessions: [DELAYED, LEADING],
-    deletions: 1,
-    longHolds: true,
-  }),
-  "delays, late requests": scenario([A_TWICE], { sessions: [DELAYED], lateRequests: 2 }),
+  "delays, deletions": scenario([A, B], { sessions: [DELAYED, LEADING], deletions: 1, longHolds: true }),
+  "delays, late requests": scenario([A_TWICE], { sessions: [DELAYED], lateRequests: 1 }),
   "delays, lockAll": scenario([caller(0, all), B], { sessions: [DELAYED, LEADING], pauses: 1 }),
   "batches, waits": scenario([A, caller(0, { name: "mail" }), B], { batches: true }),
 } satisfies Record<string, Scenario>;

@@ -28,7 +28,8 @@ export function endLease(world: World, session: Session, deletedBy: "its lease" 
   const lease = session.lease;
   world.leases = world.leases.map((alive, id) => alive && id !== lease);
   const ends = ({ lease: of }: Key): boolean =>
-    of === lease || (of === session.delayLease && !keeps(world, "delay-outlives-lease"));
+    of === lease ||
+    (session.delayLease > 0 && of === session.delayLease && !keeps(world, "delay-outlives-lease"));
   const ended = world.keys.filter((key) => key.deleted === 0 && ends(key));
   noteHeld(world, session);
   if (ended.length === 0) return;

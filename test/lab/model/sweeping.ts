@@ -13,7 +13,9 @@ export function sweeps(world: World, session: Session): Step[] {
 
 /** After some time, in which lists have shown that nothing is there. Requests may still be in transit. */
 function doubtEnds(world: World, { id, doubted }: Session): Step[] {
-  const there = world.keys.some(({ key, delays, deleted }) => deleted === 0 && doubted.includes(delays ?? key));
+  const there = world.keys.some(
+    ({ key, delays, deleted }) => deleted === 0 && doubted.includes(delays ?? key),
+  );
   if (there || doubted.length === 0) return [];
   const end = (w: World): void => {
     const session = w.sessions[id]!;

@@ -214,7 +214,8 @@ export interface World {
   said: string[];
 }
 
-export type Invariant = "single holder" | "fencing" | "no lost wake-up" | "no ghost" | "true losses" | "delay";
+export type Invariant =
+  "single holder" | "fencing" | "no lost wake-up" | "no ghost" | "true losses" | "delay";
 
 export interface Broken {
   readonly invariant: Invariant;

@@ -231,7 +231,8 @@ export class SimCrew {
 
   #connectOptions(n: number) {
     const { requestTimeoutMs, work } = this.options;
-    const session = { ttlSeconds: work.ttlSeconds, owner: `${this.processes[n]}/shared` };
+    const { ttlSeconds, releaseDelayMs } = work;
+    const session = { ttlSeconds, releaseDelayMs, owner: `${this.processes[n]}/shared` };
     return { requestTimeoutMs, session, ...(work.auth && { auth: USER }) };
   }
 

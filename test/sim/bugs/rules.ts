@@ -71,6 +71,7 @@ const grantedUnderItsKey: Rule = ({ holds, placeOf }) =>
 
 /** Another client has deleted it. */
 const TAKEN_BY = ["delete-key", "purge"];
+const REVOKED = "revoke-lease";
 
 /**
  * After the end of a holder's lease its delay key stays for the delay, and nobody behind it is granted an exclusive hold before its
@@ -81,7 +82,10 @@ const delayAfterCrash: Rule = (facts) => {
   const { releaseDelayMs = 0 } = setting;
   if (delayKeys.length === 0 || releaseDelayMs === 0) return [];
   const took = new Set(TAKEN_BY.flatMap((fault) => [...tookBy(facts, fault)]));
-  const deletions = delayKeys.filter(({ type, rev }) => type === "DELETE" && !took.has(rev));
+  const revoked = tookBy(facts, REVOKED);
+  const deletions = delayKeys.filter(
+    ({ type, rev }) => type === "DELETE" && !took.has(rev) && !revoked.has(rev),
+  );
   const byCreate = new Map(deletions.map((event) => [`${event.create} ${delayedBy(event.key)}`, event]));
   return holds.flatMap((hold) => {
     const place = placeOf.get(hold);
@@ -91,8 +95,9 @@ const delayAfterCrash: Rule = (facts) => {
     if (freed.rev === deleted || took.has(deleted) || hold.releasing !== undefined) return [];
     const gapMs = Number(freed.tSeen - deletedSeen) / 1e6;
     const early = gapMs < releaseDelayMs ? [`${nameOf(hold)} was followed after ${gapMs} ms`] : [];
+    const isNext = (other: Hold): boolean => other.lock === hold.lock && other.create > hold.create;
     const next = holds.filter(
-      (other) => other.lock === hold.lock && other.token > hold.token && other.granted < freed.tSeen,
+      (other) => isNext(other) && !(other.shared && hold.shared) && other.granted < freed.tSeen,
     );
     return [...early, ...next.map((other) => `${nameOf(other)} was granted in the delay of ${nameOf(hold)}`)];
   });

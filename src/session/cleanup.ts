@@ -1,6 +1,8 @@
 import type { KeyValue, Txn } from "../etcd/port.js";
 import type { CallPolicy } from "../etcd/retry.js";
 import { delayLeaseOf, entryKey, parseEntryKey } from "../keys.js";
+import type { QueueEntry } from "../queue/entry.js";
+import { inOwnContext } from "../util/own-context.js";
 import type { EtcdServices } from "./connection.js";
 import type { Lease } from "./lease.js";
 
@@ -35,14 +37,14 @@ export function deleteStrayKey(lease: Lease, stray: CreatedKey, what: string): v
   lease.services.client.txn(deletion({ ...stray, delayKey }), lease.policy(what)).catch(() => undefined);
 }
 
-/** Deletes the delay key of an entry that another client has deleted; repeated until etcd confirms it. */
-export function deleteDelayKey(lease: Lease, entry: CreatedKey): void {
-  if (entry.delayKey === undefined) return;
-  const { path, revision } = entry;
-  const policy = { ...lease.policy(`leave the queue of "${path}"`), untilConfirmed: true };
-  const txn = deletion({ path, key: entry.delayKey, revision });
+/** Deletes the delay key of an entry that others have deleted, until etcd confirms it. No other entry gets its number before that. */
+export function deleteDelayKey(lease: Lease, { name, path, key, revision, delayKey }: QueueEntry): void {
+  if (delayKey === undefined || revision === undefined) return;
+  lease.sweeper.doubt(key);
+  const policy = { ...lease.policy(`leave the queue of "${name}"`), untilConfirmed: true };
+  const txn = deletion({ path, key: delayKey, revision });
   // After the end of the session, the key ends with the delay lease.
-  lease.inFlight.track(lease.services.client.txn(txn, policy)).catch(() => undefined);
+  inOwnContext(() => lease.inFlight.track(lease.services.client.txn(txn, policy))).catch(() => undefined);
 }
 
 /** Deletes the entries of a session that has ended, as far as etcd permits it and answers within `withinMs`. `isIdle`: nothing was held. */

@@ -8,6 +8,7 @@ import {
   Election,
   forceRelease,
   inspect,
+  type Leader,
   list,
   lockAll,
   Mutex,
@@ -368,7 +369,8 @@ describe("the queue shows one contender for an entry with its delay key", () => 
       ahead: 2,
     });
     const observed = election.observe();
-    expect((await observed.next()).value?.fence).toBe(term.fence);
+    const { value: shown } = (await observed.next()) as IteratorYieldResult<Leader | undefined>;
+    expect(shown?.fence).toBe(term.fence);
 
     await revoke(first.leaseId);
     await expect

@@ -31,6 +31,7 @@ import { startGrpcProxy } from "../../support/proxies/grpc-proxy.js";
 const TTL_SECONDS = 60;
 const DELAY_MS = 1000;
 const TXN = "/etcdserverpb.KV/Txn";
+const GRANT = "/etcdserverpb.Lease/LeaseGrant";
 
 let etcd: EtcdCluster;
 /** Of the clients that wait: they know nothing of a delay. */
@@ -344,6 +345,37 @@ test("a put that arrives after its caller has given up leaves neither of its key
 
   await expect.poll(() => places("late"), { timeout: 20_000 }).toEqual([]);
   expect(session.state).toBe("live");
+});
+
+test("a session that gets one of its two leases only, and is given up, leaves neither", async () => {
+  await using own = await startEtcd();
+  for (const n of [0, 1]) {
+    await using proxy = await startGrpcProxy({ port: own.member.clientPort });
+    await using cluster = connect({ hosts: proxy.endpoint, requestTimeoutMs: 300 });
+    // The first grant is that of the session's own lease.
+    proxy.rule({ path: GRANT, act: "drop-answer", when: (_, request) => request > n });
+    const opened = Session.open(cluster, { releaseDelayMs: DELAY_MS, timeoutMs: 1000 });
+    await expect(opened).rejects.toMatchObject({ code: "ETCD_UNAVAILABLE" });
+    await cluster.close();
+    expect(await leasesOf(own.member)).toEqual(new Set());
+  }
+});
+
+test("lockAll takes thirty names with their delay keys at once, and waits for them", async () => {
+  const names = Array.from({ length: 30 }, (_, n) => `thirty/${n}`);
+  const [first, second] = [await holder(), await holder()];
+  const lock = await lockAll(first, names);
+  expect(await places("thirty")).toHaveLength(60);
+  const next = asked(lockAll(second, names));
+  await expect.poll(() => places("thirty")).toHaveLength(120);
+  const single = asked(new Mutex(others, "thirty/7").lock());
+  await expect.poll(() => places("thirty")).toHaveLength(121);
+  expect([next.over, single.over]).toEqual([false, false]);
+
+  await lock.release();
+  await (await next.granted).release();
+  await (await single.granted).release();
+  await expect.poll(() => places("thirty")).toEqual([]);
 });
 
 describe("the queue shows one contender for an entry with its delay key", () => {

@@ -34,7 +34,8 @@ export const delayLeaseOf = (leaseId: bigint): bigint => leaseId | 1n;
 export const delayedLease = (randomId: bigint): bigint => BigInt.asUintN(62, randomId << 1n) | (1n << 62n);
 
 /** Whether a lease may have a delay lease: an eighth of all others have such an ID, too. */
-export const isDelayed = (leaseId: bigint): boolean => leaseId >> 62n === 1n && delayLeaseOf(leaseId) !== leaseId;
+export const isDelayed = (leaseId: bigint): boolean =>
+  leaseId >> 62n === 1n && delayLeaseOf(leaseId) !== leaseId;
 
 /** The last part of a key: such a lease, and the number of the entry. What is before that may have any form. */
 const LEASE_PART = /^(.*\/[4-7][0-9a-f]{14})([0-9a-f])(-[1-9]\d*)?$/s;

@@ -137,14 +137,12 @@ export type Aged = Pick<SeenEntry, "createRevision" | "bytes">;
 export function withoutDelayKeys<E extends Aged>(entries: readonly E[]): readonly E[] {
   // Hardly any two keys have one create revision.
   if (!entries.some((entry, n) => entry.createRevision === entries[n - 1]?.createRevision)) return entries;
-  const together = new Map<bigint, string[]>();
-  for (const { createRevision, bytes } of entries) {
-    const keys = together.get(createRevision) ?? [];
-    together.set(createRevision, [...keys, keyText(bytes)]);
-  }
+  const together = new Map<bigint, Set<string>>();
+  for (const { createRevision, bytes } of entries)
+    together.set(createRevision, (together.get(createRevision) ?? new Set<string>()).add(keyText(bytes)));
   return entries.filter(({ createRevision, bytes }) => {
-    const keys = together.get(createRevision) ?? [];
-    return keys.length === 1 || !keys.includes(delayedBy(keyText(bytes)) ?? "");
+    const keys = together.get(createRevision);
+    return !keys || keys.size === 1 || !keys.has(delayedBy(keyText(bytes)) ?? "");
   });
 }
 

@@ -316,7 +316,6 @@ export class Lease implements LeaseListener {
     return { what, attemptMs: this.ttlMs / 4, signal: this.#over.signal, onLeaseGone };
   }
 
-  /** New calls may begin. */
   /** etcd rejects every put with it: its holds and waits continue, but no new entry can join a queue. */
   get unfit(): boolean {
     return this.#unfit || this.delay?.isGone === true;
@@ -326,6 +325,7 @@ export class Lease implements LeaseListener {
     this.#unfit = unfit;
   }
 
+  /** New calls may begin. */
   get open(): boolean {
     return !this.over && !this.#closing.begun && !this.unfit;
   }

@@ -312,6 +312,18 @@ describe.concurrent("the delay lease", () => {
     await (await next.granted).release();
   });
 
+  test("is not missed by who adopts a lease without one", async ({ expect }) => {
+    const leaseId = (1n << 62n) + 2n;
+    await etcd.member.gateway("/v3/lease/grant", { ID: leaseId.toString(), TTL: TTL_SECONDS });
+    const cluster = connect({ hosts: etcd.endpoints });
+    clusters.push(cluster);
+    const adopted = await Session.adopt(cluster, leaseId);
+    await new Mutex(adopted, "plain").lock();
+
+    expect(await places("plain")).toHaveLength(1);
+    expect(await hasLease(leaseId | 1n)).toBe(false);
+  });
+
   test("that is revoked by hand lets the holds go on, and new calls use another session", async ({
     expect,
   }) => {

@@ -1,7 +1,7 @@
 import type { Compare, KeyValue, Range, RangeAnswer } from "../etcd/port.js";
 import type { WatchTarget } from "../etcd/watch-hub.js";
 import { compactKey, keyText } from "../etcd/watch.js";
-import { parseEntryValue, prefixEnd, prefixOf, sessionRange } from "../keys.js";
+import { delayedBy, parseEntryValue, prefixEnd, prefixOf, sessionRange } from "../keys.js";
 import type { Lease } from "../session/lease.js";
 
 /** etcd's answer for one range. */
@@ -165,13 +165,24 @@ export class EntryBelow implements Predecessor {
 
 /** The position of `entry`, by an answer to `lastEntries`. */
 export function positionOf(entry: EntryView, { kvs, more }: Omit<RangeResult, "count">): Position {
-  const [mine, below, next, ...rest] = withoutOwnDelay(entry, kvs);
+  const others = withoutOwnDelay(entry, kvs);
+  const [mine, below, next, ...rest] = others;
   if (!mine || !entry.is(mine)) return "gone";
   if (!below) return "first";
-  const ahead = 1 + (next ? 1 : 0) + rest.length + (more ? 1 : 0);
-  const before = next && new EntryBelow(next, ahead === 2);
-  return { state: "waiting", predecessor: new EntryBelow(below, ahead === 1, { before }), ahead };
+  const keys = 1 + (next ? 1 : 0) + rest.length + (more ? 1 : 0);
+  const before = next && new EntryBelow(next, keys === 2);
+  const ahead = keys - delayKeysIn(others);
+  return { state: "waiting", predecessor: new EntryBelow(below, keys === 1, { before }), ahead };
 }
+
+/** How many of them are delay keys beside their entries. Both are waited for, and count as one. */
+const delayKeysIn = (kvs: readonly KeyValue[]): number =>
+  kvs.filter((kv, n) => {
+    const last = kvs[n - 1];
+    return kv.createRevision === last?.createRevision && isPair(kv.key.toString(), last.key.toString());
+  }).length;
+
+const isPair = (a: string, b: string): boolean => delayedBy(a) === b || delayedBy(b) === a;
 
 export const whenEmpty: When = ({ path }) => [{ kind: "nothing in", ...queueRange(path) }];
 
@@ -189,7 +200,9 @@ const alone = (folder: LockMode["folder"]): LockMode => ({
     if (!last) return UNKNOWN;
     const position = positionOf(entry, { kvs: last.kvs, more: last.count > last.kvs.length });
     if (position === "first") return GRANTED;
-    return position === "gone" ? UNKNOWN : { ...position, ahead: last.count - beside(entry, 1) };
+    if (position === "gone") return UNKNOWN;
+    const delayKeys = delayKeysIn(withoutOwnDelay(entry, last.kvs));
+    return { ...position, ahead: last.count - beside(entry, 1) - delayKeys };
   },
   reads: (entry) => [lastEntries(entry)],
   positionOf: (entry, [last]) => (last ? positionOf(entry, last) : "gone"),

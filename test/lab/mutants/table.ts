@@ -227,7 +227,7 @@ const MUTEX: readonly Mutant[] = [
   {
     name: "local-wake-up-without-read",
     wrong: "gives the lock to a local waiter when the local place before it ends in any way",
-    patches: [{ file: "queue/queue.js", from: "if (isFirst(next))", to: "if (next)" }],
+    patches: [{ file: "queue/queue.js", from: "if (isFirst?.(next))", to: "if (next)" }],
     hunt: t1(["link-reset"]),
   },
   {

@@ -121,7 +121,7 @@ describe("an entry of such a session", () => {
         exclusive.positionOf(waiting, [
           told([keyValue({ key: waiting.key, createRevision: 60n }), below!, before!]),
         ]),
-      ).toMatchObject({ predecessor: { holder: false, before: { holder: true } } });
+      ).toMatchObject({ ahead: 1, predecessor: { holder: false, before: { holder: true } } });
   });
 
   test("makes a reader wait for both keys of a writer", () => {

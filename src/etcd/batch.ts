@@ -218,6 +218,7 @@ class BatchRequest {
 
 /** etcd allows 128 operations in one transaction: these, and those inside the largest of them. */
 const MAX_BATCH = 96;
+const MAX_SHARED = 128 - MAX_BATCH;
 /** Enough to keep a member busy. Transactions that come meanwhile share a request, which costs etcd less than more requests. */
 const MAX_REQUESTS = 4;
 
@@ -262,7 +263,9 @@ export class Batcher {
 
   /** One attempt. Rejects with its failure, with NotSentError, or, before it is sent, with the signal's reason. */
   send(txn: Txn, limits: AttemptLimits): Promise<TxnAnswer> {
-    const pending = new PendingTxn(txn, limits, limits.repeated || !this.setting.sharesRequests);
+    const isLarge = Math.max(txn.compare.length, txn.success.length, txn.failure.length) > MAX_SHARED;
+    const isAlone = limits.repeated || isLarge || !this.setting.sharesRequests;
+    const pending = new PendingTxn(txn, limits, isAlone);
     pending.listen(this.#aborts, () => {
       this.#remove(pending);
       pending.abandon();

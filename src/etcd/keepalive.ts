@@ -17,6 +17,10 @@ export interface LeaseListener {
   readonly leaseId: bigint;
   /** How long a renewal may stay unanswered before the stream is considered dead. */
   readonly patienceMs: number;
+  /** A lease that must outlive it: wherever both are renewed, this one is first on the stream. */
+  readonly delay?: DelayListener | undefined;
+  /** Of such a lease. */
+  readonly isEarly?: boolean;
   /** etcd extended the lease; it received the renewal after `sent`. */
   renewed(sent: Moment, ttlSeconds: number): void;
   /** etcd has no such lease. */
@@ -25,6 +29,11 @@ export interface LeaseListener {
   refused?(error: EtcdRefusedError): void;
   /** Renewals use another stream from now on, or a first one after a failure: etcd may have been restored from a snapshot. */
   reconnected?(): void;
+}
+
+/** A lease that outlives another one, with which it is renewed until it is gone. */
+export interface DelayListener extends LeaseListener {
+  readonly isGone: boolean;
 }
 
 /** A lease that is renewed from its grant to its end. */
@@ -55,8 +64,9 @@ export interface Keeper {
    * it; undefined if this thread renews.
    */
   keep(lease: KeptLease, sent: Moment): Renewed | undefined;
-  /** Sends a renewal now; the answer, if one arrives, goes to `listener`. */
+  /** Sends a renewal now; the answer, if one arrives, goes to `listener`. That of its delay lease is sent before it. */
   renew(listener: LeaseListener, now?: Moment): void;
+  /** Without its delay lease. */
   detach(listener: Pick<LeaseListener, "leaseId">): void;
   close(): void;
 }
@@ -139,6 +149,12 @@ export class Keepalive implements Keeper {
   }
 
   renew(listener: LeaseListener, now = this.clock.now()): void {
+    const { delay } = listener;
+    if (delay && !delay.isGone) this.#renew(delay, now);
+    this.#renew(listener, now);
+  }
+
+  #renew(listener: LeaseListener, now: Moment): void {
     this.#listeners.set(listener.leaseId, listener);
     // Opening a stream renews every attached lease.
     if (this.#open) this.#send(this.#open, listener, now);
@@ -243,7 +259,9 @@ export class Keepalive implements Keeper {
 
   #renewAll(): void {
     const now = this.clock.now();
-    for (const listener of this.#listeners.values()) if (this.#open) this.#send(this.#open, listener, now);
+    const all = [...this.#listeners.values()];
+    const inOrder = [...all.filter(({ isEarly }) => isEarly), ...all.filter(({ isEarly }) => !isEarly)];
+    for (const listener of inOrder) if (this.#open) this.#send(this.#open, listener, now);
   }
 
   /** `sent` is before the write: etcd's TTL starts when it receives the renewal, so the client's deadline comes first. */

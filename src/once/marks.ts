@@ -2,7 +2,7 @@ import type { Compare, KeyValue, Operation, Range, Txn } from "../etcd/port.js";
 import { MARKS, pathOf } from "../keys.js";
 import type { JoinedEntry, QueueEntry } from "../queue/entry.js";
 import { queueRange, type RangeResult } from "../queue/lock-mode.js";
-import { own, put } from "../queue/txns.js";
+import { own, puts } from "../queue/txns.js";
 import type { LeaseSource } from "../session/cluster.js";
 import type { Lease } from "../session/lease.js";
 import type { CheckedOnce } from "./once.js";
@@ -293,7 +293,7 @@ const reasons = (plan: SlotPlan, entry: QueueEntry): readonly Operation[] => [ow
 export const tryTxn = (plan: SlotPlan, entry: QueueEntry, { mark, seen }: Begun): Txn => ({
   queues: [plan.path],
   compare: [{ kind: "nothing in", ...queueRange(plan.path) }, ...mayRun(plan, seen)],
-  success: [put(entry), putMark(plan.at, mark), lowest(plan)],
+  success: [...puts(entry), putMark(plan.at, mark), lowest(plan)],
   failure: reasons(plan, entry),
 });
 

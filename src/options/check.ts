@@ -261,9 +261,12 @@ export interface CheckedSession {
   readonly ttlSeconds: number;
   /** `undefined` means "host:pid". */
   readonly owner: string | undefined;
+  /** 0: none. */
+  readonly releaseDelayMs: number;
 }
 
-const SESSION_OPTIONS = ["ttlSeconds", "owner"] as const;
+export const SESSION_OPTIONS = ["ttlSeconds", "owner", "releaseDelayMs"] as const;
+const MAX_RELEASE_DELAY_MS = 3_600_000;
 
 export function checkOwner(value: unknown): string | undefined {
   if (value === undefined) return undefined;
@@ -279,5 +282,8 @@ export function checkSession(where: string, options: unknown, also: readonly str
   return {
     ttlSeconds: checkInteger("ttlSeconds", given.ttlSeconds, { min: 2, max: 86_400, fallback: 15 }),
     owner: checkOwner(given.owner),
+    releaseDelayMs: checkInteger("releaseDelayMs", given.releaseDelayMs, {
+      ...{ min: 0, max: MAX_RELEASE_DELAY_MS, fallback: 0 },
+    }),
   };
 }

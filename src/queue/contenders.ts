@@ -6,7 +6,7 @@ import type { Waited } from "../hold/acquire.js";
 import type { EtcdServices } from "../session/connection.js";
 import { pathOf } from "../keys.js";
 import { queueRange } from "./lock-mode.js";
-import { byAge, SeenEntry } from "./seen-entry.js";
+import { type Aged, byAge, SeenEntry, withoutDelayKeys } from "./seen-entry.js";
 
 /** What all requests of one call share. */
 export interface Asking {
@@ -145,16 +145,18 @@ export async function readContendersAhead(
 }
 
 async function readQueue(services: EtcdServices, name: string, policy: CallPolicy): Promise<Reading> {
-  const keep = ({ createRevision }: KeyValue): bigint => createRevision;
+  const keep = ({ key, createRevision }: KeyValue): Aged => ({ bytes: key, createRevision });
+  const revisionsOf = (keys: readonly Aged[]): bigint[] =>
+    withoutDelayKeys([...keys].sort(byAge)).map(({ createRevision }) => createRevision);
   const range = queueRange(pathOf(services, name));
   const { first, revisions } = await atOneRevision(async () => {
     const oldest = { order: "oldest first", limit: VALUES, ...range } as const;
     const { header, kvs, more } = await services.client.range(oldest, policy);
-    if (!more) return { first: kvs[0], revisions: kvs.map(keep) };
+    if (!more) return { first: kvs[0], revisions: revisionsOf(kvs.map(keep)) };
     // Without the values of all others: the call that waits for this has half a second left.
     const all = { revision: header.revision, keysOnly: true, ...range };
     const { keys } = await readKeys({ services, policy }, all, { keep });
-    return { first: kvs[0], revisions: [...keys.values()] };
+    return { first: kvs[0], revisions: revisionsOf([...keys.values()]) };
   });
   if (!first) return { revisions, holder: undefined };
   const ttls = await remainingTtls(services, [first.leaseId], policy);

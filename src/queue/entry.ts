@@ -42,6 +42,8 @@ export class QueueEntry {
   readonly mode: LockMode;
   readonly kind: LockKind;
   readonly key: string;
+  /** Of a session with `releaseDelayMs`: the key that outlives this one by the delay. A permit has none: the entries are counted. */
+  readonly delayKey: string | undefined;
   readonly value: string;
   /** Its value has the form of all entries' values, with an ID. */
   readonly hasId: boolean;
@@ -60,6 +62,8 @@ export class QueueEntry {
     this.mode = mode;
     this.kind = kind;
     this.key = entryKey(this.directory, lease.leaseId, n);
+    const isDelayed = lease.delay !== undefined && mode.permits === undefined;
+    this.delayKey = isDelayed ? entryKey(this.directory, lease.delay.leaseId, n) : undefined;
     this.value = value ?? JSON.stringify(this.#newValue());
     this.hasId = value === undefined || parseEntryValue(value).id !== undefined;
   }
@@ -91,6 +95,15 @@ export class QueueEntry {
 
   is(kv: KeyValue): boolean {
     return kv.createRevision === this.#revision && kv.key.toString() === this.key;
+  }
+
+  /** Whether it is the delay key of this entry, of the same create revision. */
+  isDelay(kv: KeyValue): boolean {
+    return (
+      this.delayKey !== undefined &&
+      kv.createRevision === this.#revision &&
+      kv.key.toString() === this.delayKey
+    );
   }
 
   attemptUnanswered(): void {
@@ -153,7 +166,8 @@ export class QueueEntry {
   #foreign(kv: KeyValue): FoundEntry | undefined {
     const found = this.#found(kv);
     if (!found || (found.name === this.name && mayMeet(this.kind, found.kind))) return undefined;
-    if (kv.leaseId !== this.lease.leaseId || this.#stays(kv)) return found;
+    const { leaseId, delay } = this.lease;
+    if ((kv.leaseId !== leaseId && kv.leaseId !== delay?.leaseId) || this.#stays(kv)) return found;
     return this.lease.sweeper.isForeign(kv) ? found : undefined;
   }
 
@@ -163,7 +177,7 @@ export class QueueEntry {
 
   #stays(kv: KeyValue): boolean {
     for (const entry of this.lease.entries())
-      if (entry instanceof QueueEntry && entry.is(kv)) return !entry.leaving;
+      if (entry instanceof QueueEntry && (entry.is(kv) || entry.isDelay(kv))) return !entry.leaving;
     return false;
   }
 

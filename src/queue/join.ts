@@ -204,9 +204,11 @@ export class Joiner {
   #undo(entries: readonly QueueEntry[], found: TxnAnswer["ranges"]): void {
     entries.forEach((entry, n) => {
       const kv = found[n]?.kvs[0];
-      if (!kv) return this.#discard(entry);
+      // The delay key of an earlier entry may still be there.
+      const isFree = (found[entries.length + n]?.kvs.length ?? 0) === 0;
+      if (!kv && isFree) return this.#discard(entry);
       const queue = this.#queueOf(entry);
-      if (isOurs(entry, kv)) return queue.leaveInBackground(entry.confirmed(kv.createRevision));
+      if (kv && isOurs(entry, kv)) return queue.leaveInBackground(entry.confirmed(kv.createRevision));
       queue.own.takenByAnother(entry);
       queue.forgetIfIdle();
     });

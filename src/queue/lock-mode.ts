@@ -1,7 +1,7 @@
 import type { Compare, KeyValue, Range, RangeAnswer } from "../etcd/port.js";
 import type { WatchTarget } from "../etcd/watch-hub.js";
 import { compactKey, keyText } from "../etcd/watch.js";
-import { parseEntryValue, prefixEnd, prefixOf, sessionRange } from "../keys.js";
+import { delayedBy, parseEntryValue, prefixEnd, prefixOf, sessionRange } from "../keys.js";
 import type { Lease } from "../session/lease.js";
 
 /** etcd's answer for one range. */
@@ -11,6 +11,8 @@ export type RangeResult = Omit<RangeAnswer, "header">;
 interface NewEntry {
   readonly path: string;
   readonly key: string;
+  /** Its second key, if it has one: other clients wait for it as for any entry. It has the same create revision. */
+  readonly delayKey: string | undefined;
 }
 
 /** What a lock mode reads of an entry that is in the queue. */
@@ -27,7 +29,16 @@ export interface EntryView extends NewEntry {
   /** It is granted. */
   readonly held: boolean;
   is(kv: KeyValue): boolean;
+  isDelay(kv: KeyValue): boolean;
 }
+
+/** An entry does not wait for its own delay key; etcd gives keys of one create revision in any order. */
+const withoutOwnDelay = (entry: EntryView, kvs: readonly KeyValue[]): readonly KeyValue[] =>
+  entry.delayKey === undefined ? kvs : kvs.filter((kv) => !entry.isDelay(kv));
+
+/** How many keys a range must return to show `limit` without the entry's own delay key. */
+const beside = ({ delayKey }: NewEntry, limit: number): number =>
+  delayKey === undefined ? limit : limit + 1;
 
 /** What an entry waits for: the end of the nearest entry that it must not overtake, or of any of several entries. */
 export interface Predecessor {
@@ -124,7 +135,7 @@ const LAST = 4;
 /** The last entries up to and including ours: show which one is just below and whether ours still exists. */
 export const lastEntries = (entry: EntryView): Range => ({
   order: "newest first",
-  limit: LAST,
+  limit: beside(entry, LAST),
   maxCreateRevision: entry.revision,
   ...queueRange(entry.path),
 });
@@ -154,13 +165,24 @@ export class EntryBelow implements Predecessor {
 
 /** The position of `entry`, by an answer to `lastEntries`. */
 export function positionOf(entry: EntryView, { kvs, more }: Omit<RangeResult, "count">): Position {
-  const [mine, below, next, ...rest] = kvs;
+  const others = withoutOwnDelay(entry, kvs);
+  const [mine, below, next, ...rest] = others;
   if (!mine || !entry.is(mine)) return "gone";
   if (!below) return "first";
-  const ahead = 1 + (next ? 1 : 0) + rest.length + (more ? 1 : 0);
-  const before = next && new EntryBelow(next, ahead === 2);
-  return { state: "waiting", predecessor: new EntryBelow(below, ahead === 1, { before }), ahead };
+  const keys = 1 + (next ? 1 : 0) + rest.length + (more ? 1 : 0);
+  const before = next && new EntryBelow(next, keys === 2);
+  const ahead = keys - delayKeysIn(others);
+  return { state: "waiting", predecessor: new EntryBelow(below, keys === 1, { before }), ahead };
 }
+
+/** How many of them are delay keys beside their entries. Both are waited for, and count as one. */
+const delayKeysIn = (kvs: readonly KeyValue[]): number =>
+  kvs.filter((kv, n) => {
+    const last = kvs[n - 1];
+    return kv.createRevision === last?.createRevision && isPair(kv.key.toString(), last.key.toString());
+  }).length;
+
+const isPair = (a: string, b: string): boolean => delayedBy(a) === b || delayedBy(b) === a;
 
 export const whenEmpty: When = ({ path }) => [{ kind: "nothing in", ...queueRange(path) }];
 
@@ -173,17 +195,22 @@ const alone = (folder: LockMode["folder"]): LockMode => ({
   follows: (_, earlier) => earlier.at(-1),
   grantedTogether: false,
   surelyFollows: (ours) => ours.length > 0,
-  readsToJoin: ({ path }) => [{ order: "newest first", limit: LAST, ...queueRange(path) }],
+  readsToJoin: (entry) => [{ order: "newest first", limit: beside(entry, LAST), ...queueRange(entry.path) }],
   joined: (entry, [last]) => {
     if (!last) return UNKNOWN;
     const position = positionOf(entry, { kvs: last.kvs, more: last.count > last.kvs.length });
     if (position === "first") return GRANTED;
-    return position === "gone" ? UNKNOWN : { ...position, ahead: last.count - 1 };
+    if (position === "gone") return UNKNOWN;
+    const delayKeys = delayKeysIn(withoutOwnDelay(entry, last.kvs));
+    return { ...position, ahead: last.count - beside(entry, 1) - delayKeys };
   },
   reads: (entry) => [lastEntries(entry)],
   positionOf: (entry, [last]) => (last ? positionOf(entry, last) : "gone"),
-  readsForFirst: ({ path }) => [{ order: "oldest first", limit: 1, ...queueRange(path) }],
-  isFirst: (entry, [oldest]) => oldest?.kvs[0] !== undefined && entry.is(oldest.kvs[0]),
+  readsForFirst: (entry) => [{ order: "oldest first", limit: beside(entry, 1), ...queueRange(entry.path) }],
+  isFirst: (entry, [oldest]) => {
+    const [first] = withoutOwnDelay(entry, oldest?.kvs ?? []);
+    return first !== undefined && entry.is(first);
+  },
 });
 
 /** For a mutex or a candidate: the same keys as those of Go's client. */
@@ -224,8 +251,9 @@ export const reader: LockMode = {
   announcesGrant: false,
   trying: {
     // None of the ranges contains its own key: an attempt whose answer was lost may have put it.
-    when: ({ path, key }) => [
+    when: ({ path, key, delayKey }) => [
       { kind: "created at", key, revision: 0n },
+      ...(delayKey === undefined ? [] : [{ kind: "created at", key: delayKey, revision: 0n } as const]),
       ...otherRanges(path).map((range) => ({ kind: "nothing in", ...range }) as const),
     ],
   },

@@ -16,7 +16,7 @@ import type { Txn, TxnAnswer } from "../etcd/port.js";
 import type { CallPolicy } from "../etcd/retry.js";
 import { entryKey, pathOf, sessionRange } from "../keys.js";
 import { type LockKind, mayMeet } from "../kinds.js";
-import type { AdoptedEntry } from "../session/cleanup.js";
+import { type AdoptedEntry, deleteDelayKey } from "../session/cleanup.js";
 import { KeyWatchSchedule } from "../session/key-audit.js";
 import type { Lease } from "../session/lease.js";
 import { pause } from "../util/clock.js";
@@ -260,7 +260,7 @@ export class Queue {
 
   /** A held entry is gone: another client deleted its key. */
   lost(entry: JoinedEntry): void {
-    this.#removed(entry, () => false);
+    this.#removed(entry);
   }
 
   /** `own`: of the call that runs this. The others must not join in its async context. */
@@ -341,7 +341,7 @@ export class Queue {
   joinAnew(waiter: Waiter, entry: JoinedEntry): void {
     this.#waiting--;
     this.#line.addAgain(waiter);
-    this.#removed(entry, () => false);
+    this.#removed(entry);
   }
 
   /** `entry`: it has joined, and must leave. */
@@ -434,6 +434,7 @@ export class Queue {
     try {
       const txn = leaveTxn(entry, ranges);
       const answer = await (by ? by(txn, policy) : services.client.txn(txn, policy));
+      if (!answer.succeeded) deleteDelayKey(this.lease, entry);
       const found = answer.ranges.slice(-ranges.length).filter((range) => range !== undefined);
       this.#removed(entry, (next) => next.mode === follower?.mode && next.mode.isFirst(next, found));
       return answer.succeeded || (doubted && !by);
@@ -444,13 +445,14 @@ export class Queue {
     }
   }
 
-  /** Each end of an entry wakes the local waiters behind it once; `isFirst`: the deletion has shown this one to be first. */
-  #removed(entry: QueueEntry, isFirst: (next: JoinedEntry) => boolean): void {
+  /** Each end of an entry wakes the local waiters behind it once; `isFirst`: our deletion has shown this one to be first. */
+  #removed(entry: QueueEntry, isFirst?: (next: JoinedEntry) => boolean): void {
+    if (!isFirst) deleteDelayKey(this.lease, entry);
     this.own.remove(entry);
     this.own.release(entry);
     for (const [waiter, next] of this.#followers.of(entry)) {
       this.#followers.remove(waiter, entry);
-      if (isFirst(next)) this.grant(waiter, next);
+      if (isFirst?.(next)) this.grant(waiter, next);
       else this.#wait(waiter, next, UNKNOWN);
     }
     this.#joinNext();

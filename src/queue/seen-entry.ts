@@ -1,7 +1,7 @@
 import type { Contender } from "../contender.js";
 import type { KeyValue } from "../etcd/port.js";
 import { compactKey, keyText } from "../etcd/watch.js";
-import { parseEntryValue } from "../keys.js";
+import { delayedBy, parseEntryValue } from "../keys.js";
 
 /** What made the queue of a name, as far as its keys and values show. */
 export type QueueKind = "mutex" | "rwlock" | "semaphore" | "election" | "unknown";
@@ -131,12 +131,25 @@ export function byAge(a: Aged, b: Aged): number {
   return one === other ? 0 : one < other ? -1 : 1;
 }
 
-type Aged = Pick<SeenEntry, "createRevision" | "bytes">;
+export type Aged = Pick<SeenEntry, "createRevision" | "bytes">;
+
+/** Without the delay keys whose entries are there, too. `entries`: in the order of the queue. */
+export function withoutDelayKeys<E extends Aged>(entries: readonly E[]): readonly E[] {
+  // Hardly any two keys have one create revision.
+  if (!entries.some((entry, n) => entry.createRevision === entries[n - 1]?.createRevision)) return entries;
+  const together = new Map<bigint, Set<string>>();
+  for (const { createRevision, bytes } of entries)
+    together.set(createRevision, (together.get(createRevision) ?? new Set<string>()).add(keyText(bytes)));
+  return entries.filter(({ createRevision, bytes }) => {
+    const keys = together.get(createRevision);
+    return !keys || keys.size === 1 || !keys.has(delayedBy(keyText(bytes)) ?? "");
+  });
+}
 
 /**
  * Who holds, by the rules of the lock modes: every key under the name counts, of whatever client. A reader holds
  * while only readers are before it; a permit, while fewer keys are before it than the oldest one has in its value (1 if it
- * has none); any other key, while it is the oldest. `entries`: in the order of the queue.
+ * has none); any other key, while it is the oldest. `entries`: in the order of the queue, without the delay keys of others.
  */
 export function holdersIn(path: string, entries: readonly SeenEntry[]): readonly SeenEntry[] {
   const permits = entries[0]?.permits ?? 1;
@@ -159,7 +172,8 @@ export interface Split {
   readonly waiters: readonly SeenEntry[];
 }
 
-export function splitQueue(path: string, entries: readonly SeenEntry[]): Split {
+export function splitQueue(path: string, all: readonly SeenEntry[]): Split {
+  const entries = withoutDelayKeys(all);
   const holders = holdersIn(path, entries);
   const held = new Set(holders);
   return { holders, waiters: entries.filter((entry) => !held.has(entry)) };

@@ -4,22 +4,39 @@ import type { Lease } from "../session/lease.js";
 import type { JoinedEntry, QueueEntry } from "./entry.js";
 import type { When } from "./lock-mode.js";
 
-export const put = ({ key, value, lease }: QueueEntry): Operation => ({
+const put = ({ key, value, lease }: QueueEntry): Operation => ({
   kind: "put",
   key,
   value,
   leaseId: lease.leaseId,
 });
+
+/** The key of a new entry, and its delay key. */
+export function puts(entry: QueueEntry): readonly Operation[] {
+  const { delayKey: key, value, lease } = entry;
+  if (key === undefined || lease.delay === undefined) return [put(entry)];
+  return [put(entry), { kind: "put", key, value, leaseId: lease.delay.leaseId }];
+}
+
+const deletes = ({ key, delayKey }: QueueEntry): readonly Operation[] =>
+  [key, ...(delayKey === undefined ? [] : [delayKey])].map((each) => ({ kind: "delete", key: each }));
+
 export const own = ({ key }: QueueEntry): Operation => ({ kind: "range", key });
 const rangeOperations = (ranges: readonly Range[]): Operation[] =>
   ranges.map((range) => ({ kind: "range", ...range }));
 
+const delayKeys = (entries: readonly QueueEntry[]): readonly string[] =>
+  entries.flatMap(({ delayKey }) => delayKey ?? []);
+
 /** Puts the keys, all of them or none, unless one of them exists. Reads `ranges` beside. */
 export const joinTxn = (entries: readonly QueueEntry[], ranges: readonly Range[]): Txn => ({
   queues: entries.map(({ path }) => path),
-  compare: entries.map(({ key }) => ({ kind: "created at", key, revision: 0n })),
-  success: [...entries.map(put), ...rangeOperations(ranges)],
-  failure: entries.map(own),
+  compare: [
+    ...entries.map(({ key }) => ({ kind: "created at", key, revision: 0n }) as const),
+    ...delayKeys(entries).map((key) => ({ kind: "created at", key, revision: 0n }) as const),
+  ],
+  success: [...entries.flatMap(puts), ...rangeOperations(ranges)],
+  failure: [...entries.map(own), ...delayKeys(entries).map((key) => ({ kind: "range", key }) as const)],
 });
 
 /** Puts the keys only if all of them hold at once. Otherwise it writes nothing and no watcher is notified. */
@@ -36,7 +53,7 @@ export const announceGrantTxn = (entry: JoinedEntry): Txn => ({
   failure: [],
 });
 
-/** Deletes exactly this entry, and reads `ranges`, which show the entry that is first after it. */
+/** Deletes exactly this entry, with its delay key, which was put in the same transaction, and reads `ranges`, which show the entry that is first after it. */
 export function leaveTxn(entry: QueueEntry, ranges: readonly Range[]): Txn {
   const { path, key, value, revision } = entry;
   const reads = rangeOperations(ranges);
@@ -46,7 +63,7 @@ export function leaveTxn(entry: QueueEntry, ranges: readonly Range[]): Txn {
     compare: [
       revision === undefined ? { kind: "value is", key, value } : { kind: "created at", key, revision },
     ],
-    success: [{ kind: "delete", key }, ...reads],
+    success: [...deletes(entry), ...reads],
     failure: reads,
   };
 }

@@ -1,6 +1,8 @@
 import type { KeyValue, Txn } from "../etcd/port.js";
 import type { CallPolicy } from "../etcd/retry.js";
-import { parseEntryKey } from "../keys.js";
+import { delayLeaseOf, entryKey, parseEntryKey } from "../keys.js";
+import type { QueueEntry } from "../queue/entry.js";
+import { inOwnContext } from "../util/own-context.js";
 import type { EtcdServices } from "./connection.js";
 import type { Lease } from "./lease.js";
 
@@ -13,30 +15,49 @@ export interface CreatedKey {
   readonly path: string;
   readonly key: string | Buffer;
   readonly revision: bigint;
+  /** Put together with it, so it is that one, or gone, while the key is there. */
+  readonly delayKey?: string | undefined;
 }
 
-const deletion = ({ path, key, revision }: CreatedKey): Txn => ({
+const deletion = ({ path, key, revision, delayKey }: CreatedKey): Txn => ({
   queues: [path],
   compare: [{ kind: "created at", key, revision }],
-  success: [{ kind: "delete", key }],
+  success: [
+    { kind: "delete", key },
+    ...(delayKey === undefined ? [] : [{ kind: "delete", key: delayKey } as const]),
+  ],
   failure: [],
 });
 
 /** Deletes a key of our lease that is not an entry of ours. */
 export function deleteStrayKey(lease: Lease, stray: CreatedKey, what: string): void {
+  const parsed = lease.delay && parseEntryKey(stray.key.toString(), lease.leaseId);
+  const delayKey = lease.delay && parsed && entryKey(parsed.name, lease.delay.leaseId, parsed.n);
   // If etcd rejects the delete or the session is over, the key ends with the lease.
-  lease.services.client.txn(deletion(stray), lease.policy(what)).catch(() => undefined);
+  lease.services.client.txn(deletion({ ...stray, delayKey }), lease.policy(what)).catch(() => undefined);
 }
 
-/** Deletes the entries of a session that has ended, as far as etcd permits it and answers within `withinMs`. */
+/** Deletes the delay key of an entry that others have deleted, until etcd confirms it. No other entry gets its number before that. */
+export function deleteDelayKey(lease: Lease, { name, path, key, revision, delayKey }: QueueEntry): void {
+  if (delayKey === undefined || revision === undefined) return;
+  lease.sweeper.doubt(key);
+  const policy = { ...lease.policy(`leave the queue of "${name}"`), untilConfirmed: true };
+  const txn = deletion({ path, key: delayKey, revision });
+  // After the end of the session, the key ends with the delay lease.
+  inOwnContext(() => lease.inFlight.track(lease.services.client.txn(txn, policy))).catch(() => undefined);
+}
+
+/** Deletes the entries of a session that has ended, as far as etcd permits it and answers within `withinMs`. `isIdle`: nothing was held. */
 export async function deleteEntries(
   { client }: EtcdServices,
   entries: Iterable<CreatedKey>,
-  withinMs: number,
+  { withinMs, isIdle }: { readonly withinMs: number; readonly isIdle: boolean },
 ): Promise<void> {
   const policy = lastPolicy("leave the queues of a closed session", withinMs);
-  const remove = (entry: CreatedKey): Promise<unknown> =>
-    client.txn(deletion(entry), policy).catch(() => undefined);
+  const remove = ({ path, key, revision, delayKey }: CreatedKey): Promise<unknown> =>
+    client
+      .txn(deletion({ path, key, revision, delayKey: isIdle ? delayKey : undefined }), policy)
+      .catch(() => undefined);
   await Promise.all([...entries].map(remove));
 }
 
@@ -102,7 +123,8 @@ export class AdoptedEntries {
   /** Whether `kv`, in that directory, is an entry that can still be claimed. */
   has(directory: string, kv: KeyValue): boolean {
     const entry = this.#unclaimed.get(directory);
-    return entry !== undefined && entry.revision === kv.createRevision && entry.key.equals(kv.key);
+    if (entry?.revision !== kv.createRevision) return false;
+    return entry.key.equals(kv.key) || kv.leaseId === delayLeaseOf(this.lease.leaseId);
   }
 
   #delete(entry: AdoptedEntry): void {

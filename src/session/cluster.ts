@@ -8,6 +8,7 @@ import {
   checkSession,
   checkWait,
   rangeError,
+  SESSION_OPTIONS,
   typeError,
 } from "../options/check.js";
 import {
@@ -240,7 +241,7 @@ export class Session extends EventTarget implements AsyncDisposable {
    */
   static async open(cluster: Cluster, options?: SessionOptions & WaitOptions): Promise<Session> {
     const checked = checkSession("Session.open", options, ["signal", "timeoutMs"]);
-    const wait = checkWait("Session.open", options, ["ttlSeconds", "owner"]);
+    const wait = checkWait("Session.open", options, SESSION_OPTIONS);
     return new Session(await atCaller(openLease(stateOf(cluster), checked, wait)));
   }
 

@@ -7,7 +7,7 @@ import { GrpcMember } from "../etcd/http2/member.js";
 import { LeaseNotFoundError } from "../etcd/port.js";
 import { checkConnect } from "../options/connect.js";
 import { pause, systemClock } from "../util/clock.js";
-import type { GuardianOrder, Reach } from "./guardian.js";
+import type { GuardedLease, GuardianOrder, Reach } from "./guardian.js";
 
 /** Between two attempts, if etcd refuses one. */
 const PAUSE_MS = 500;
@@ -16,7 +16,7 @@ const LEASE = ["lease"] as const;
 const ORPHANED_WITHIN_MS = 1000;
 
 const reaches = new Map<number, Reach>();
-const leases = new Map<string, { readonly cluster: number; readonly ttlMs: number }>();
+const leases = new Map<string, GuardedLease & { readonly cluster: number }>();
 /** Its process ID; undefined: it is not to be checked. */
 let parent: number | undefined;
 /** This process is not the child of the parent. */
@@ -34,7 +34,7 @@ function take(line: string): void {
       reaches.set(order.cluster, order.reach);
       break;
     case "guard":
-      leases.set(order.lease, { cluster: order.cluster, ttlMs: order.ttlMs });
+      leases.set(order.lease, order);
       void warmUp(order);
       break;
     case "forget":
@@ -126,18 +126,20 @@ async function warmUp({
 
 const idOf = (lease: string): bigint => BigInt(`0x${lease}`);
 
-/** Until etcd has no such lease. After its TTL, it expires by itself. */
-async function revoke(client: EtcdClient, lease: string, ttlMs: number): Promise<void> {
+/** Until etcd has no such lease. After its TTL, it expires by itself: false. */
+async function revoke(client: EtcdClient, lease: string, ttlMs: number): Promise<boolean> {
   const end = systemClock.monotonic() + ttlMs;
   for (let leftMs = ttlMs; leftMs > 0; leftMs = end - systemClock.monotonic()) {
     const policy = { what: "revoke a lease", giveUpMs: leftMs, limitIsGiven: true, answers: LEASE };
     try {
-      return await client.call((member, options) => member.revoke(idOf(lease), options), policy);
+      await client.call((member, options) => member.revoke(idOf(lease), options), policy);
+      return true;
     } catch (error) {
-      if (error instanceof LeaseNotFoundError) return;
+      if (error instanceof LeaseNotFoundError) return true;
     }
     await pause(systemClock, Math.min(PAUSE_MS, leftMs));
   }
+  return false;
 }
 
 async function revokeAll(): Promise<void> {
@@ -148,7 +150,15 @@ async function revokeAll(): Promise<void> {
 async function revokeOf(cluster: number, reach: Reach): Promise<void> {
   const client = clientOf(reach);
   const own = [...leases].filter(([, lease]) => lease.cluster === cluster);
-  await Promise.all(own.map(([lease, { ttlMs }]) => revoke(client, lease, ttlMs)));
+  const atOnce = own.filter(([, { after }]) => after === undefined);
+  const revoked = new Map(atOnce.map(([lease, { ttlMs }]) => [lease, revoke(client, lease, ttlMs)]));
+  const later = own.map(async ([lease, { ttlMs, after }]) => {
+    // If the end of the other one is not known, this one expires: it was granted for long enough.
+    if (!after || (await revoked.get(after.lease)) !== true) return;
+    await pause(systemClock, after.delayMs);
+    await revoke(client, lease, ttlMs);
+  });
+  await Promise.all([...revoked.values(), ...later]);
 }
 
 /** Starts the guardian as a process that is no descendant of the parent, once this one has ended. It says what to kill. */

@@ -13,6 +13,7 @@ import type { EtcdClient } from "../etcd/client.js";
 import type { CheckedConnect } from "../options/connect.js";
 import type { Clock } from "../util/clock.js";
 import { inOwnContext } from "../util/own-context.js";
+import type { Lease } from "./lease.js";
 import { Certificates, type PemText, programOf } from "./reach.js";
 
 /** How the guardian reaches a cluster: options of `connect`. */
@@ -23,11 +24,18 @@ export interface Reach extends Pick<
   readonly credentials: PemText | undefined;
 }
 
+/** What is known of a lease that is guarded. */
+export interface GuardedLease {
+  readonly ttlMs: number;
+  /** It is revoked so long after the end of this other one, as the delay lease of a session. */
+  readonly after?: { readonly lease: string; readonly delayMs: number } | undefined;
+}
+
 /** A line of its input, in JSON. Leases are in hexadecimal. */
 export type GuardianOrder =
   | { readonly do: "begin"; readonly parent: number | undefined; readonly apart: boolean }
   | { readonly do: "reach"; readonly cluster: number; readonly reach: Reach }
-  | { readonly do: "guard"; readonly cluster: number; readonly lease: string; readonly ttlMs: number }
+  | ({ readonly do: "guard"; readonly cluster: number; readonly lease: string } & GuardedLease)
   | { readonly do: "forget"; readonly lease: string };
 
 const PROGRAM = { entry: "leasehold-guardian.js", module: "guardian-program.js" };
@@ -167,8 +175,8 @@ let clusters = 0;
 export class Guardian {
   readonly #program = programOf(PROGRAM, "guardian", true);
   readonly #cluster = ++clusters;
-  /** By ID, in hexadecimal: the TTL. */
-  readonly #leases = new Map<string, number>();
+  /** By ID, in hexadecimal. */
+  readonly #leases = new Map<string, GuardedLease>();
   #told: { readonly process: GuardianProcess; readonly reach: string } | undefined;
   readonly #certificates: Certificates;
 
@@ -181,16 +189,27 @@ export class Guardian {
     this.#certificates = new Certificates(client);
   }
 
-  /** Begins to guard a lease. The first one starts the process. */
-  guard(leaseId: bigint, ttlMs: number): void {
-    const lease = leaseId.toString(16);
-    this.#leases.set(lease, ttlMs);
-    guarded.add(this);
-    if (this.#refreshed()) running?.order({ do: "guard", cluster: this.#cluster, lease, ttlMs });
+  /** Begins to guard a lease, and the one that must outlive it. The first one starts the process. */
+  guard({ leaseId, ttlMs, delay }: Pick<Lease, "leaseId" | "ttlMs" | "delay">): void {
+    this.#guard(leaseId, { ttlMs });
+    if (!delay) return;
+    const after = { lease: leaseId.toString(16), delayMs: delay.delayMs };
+    this.#guard(delay.leaseId, { ttlMs: delay.ttlMs, after });
   }
 
-  /** Resolves when the lease will not be revoked by the guardian any more. */
-  async forget(leaseId: bigint): Promise<void> {
+  #guard(leaseId: bigint, guardedLease: GuardedLease): void {
+    const lease = leaseId.toString(16);
+    this.#leases.set(lease, guardedLease);
+    guarded.add(this);
+    if (this.#refreshed()) running?.order({ do: "guard", cluster: this.#cluster, lease, ...guardedLease });
+  }
+
+  /** Resolves when the lease will not be revoked by the guardian any more, nor the one that must outlive it. */
+  async forget({ leaseId, delay }: Pick<Lease, "leaseId" | "delay">): Promise<void> {
+    await Promise.all([this.#forget(leaseId), delay && this.#forget(delay.leaseId)]);
+  }
+
+  async #forget(leaseId: bigint): Promise<void> {
     const lease = leaseId.toString(16);
     if (!this.#leases.delete(lease)) return;
     const forgotten = running?.forget(lease, this.clock);
@@ -225,8 +244,8 @@ export class Guardian {
     this.#told = now;
     now.process.order({ do: "reach", cluster: this.#cluster, reach: JSON.parse(now.reach) as Reach });
     if (!isNew) return true;
-    for (const [lease, ttlMs] of this.#leases)
-      now.process.order({ do: "guard", cluster: this.#cluster, lease, ttlMs });
+    for (const [lease, guardedLease] of this.#leases)
+      now.process.order({ do: "guard", cluster: this.#cluster, lease, ...guardedLease });
     return false;
   }
 

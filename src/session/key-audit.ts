@@ -1,5 +1,5 @@
 import type { KeyValue } from "../etcd/port.js";
-import { parseEntryKey, parseEntryValue } from "../keys.js";
+import { entryKey, parseEntryKey, parseEntryValue } from "../keys.js";
 import type { KeyWatch } from "../hold/hold.js";
 import type { QueueEntry } from "../queue/entry.js";
 import type { Timer } from "../util/clock.js";
@@ -63,10 +63,11 @@ class KeyAudit {
 
   /** Retries until a member answers. */
   async #keys(): Promise<readonly Buffer[] | undefined> {
-    const { leaseId, services } = this.lease;
+    const { leaseId, services, delay } = this.lease;
     const policy = this.lease.policy("list the keys of the lease");
     try {
-      return await keysOfLease(services, leaseId, policy);
+      const keys = await keysOfLease(services, leaseId, policy);
+      return delay ? [...keys, ...(await keysOfLease(services, delay.leaseId, policy))] : keys;
     } catch {
       // The session is over, or etcd refuses: this user may not read all keys of the lease, or they exceed one answer.
       return undefined;
@@ -239,9 +240,17 @@ export class LatePutSweeper implements AuditListener {
     for (const [key, until] of this.#doubted) if (until <= now) this.#doubted.delete(key);
     // Without a list, the doubted keys are read one by one.
     for (const key of keys ?? this.#doubted.keys()) {
-      const text = key.toString();
-      if (!this.#owned.has(text) && parseEntryKey(text, this.lease.leaseId)) void this.#examine(key);
+      const own = this.#ownKeyOf(key.toString());
+      if (own !== undefined && !this.#owned.has(own)) void this.#examine(key);
     }
+  }
+
+  /** The key of the entry that a key with the form of an entry, or of its delay key, belongs to. */
+  #ownKeyOf(key: string): string | undefined {
+    const { leaseId, delay } = this.lease;
+    if (parseEntryKey(key, leaseId)) return key;
+    const parsed = delay && parseEntryKey(key, delay.leaseId);
+    return parsed && entryKey(parsed.name, leaseId, parsed.n);
   }
 
   async #examine(key: string | Buffer): Promise<void> {
@@ -258,7 +267,7 @@ export class LatePutSweeper implements AuditListener {
 
   /** The directory of a key that this library put with this lease and that is not an entry now. */
   #strayIn(kv: KeyValue): string | undefined {
-    const name = this.#directoryOf(kv);
+    const name = this.#directoryOf(kv) ?? this.#directoryOfDelay(kv);
     if (name === undefined || !this.#isLate(name, kv)) return undefined;
     return this.lease.adopted?.has(name, kv) ? undefined : name;
   }
@@ -268,6 +277,14 @@ export class LatePutSweeper implements AuditListener {
     const { leaseId } = this.lease;
     if (kv.leaseId !== leaseId || this.#isOwned(kv)) return undefined;
     return parseEntryKey(kv.key.toString(), leaseId)?.name;
+  }
+
+  /** The directory of a delay key that no entry of ours has now. */
+  #directoryOfDelay(kv: KeyValue): string | undefined {
+    const { delay } = this.lease;
+    if (kv.leaseId !== delay?.leaseId) return undefined;
+    const key = kv.key.toString();
+    return this.#owned.has(this.#ownKeyOf(key) ?? key) ? undefined : parseEntryKey(key, delay.leaseId)?.name;
   }
 
   /** A user may attach keys of the same form to the lease, for example to list its services. */

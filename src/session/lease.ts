@@ -15,6 +15,7 @@ import { settleWithin, TaskTracker } from "../util/settle.js";
 import { type AdoptedEntries, type CreatedKey, deleteEntries, revokeLease } from "./cleanup.js";
 import type { LeaseSource } from "./cluster.js";
 import { closeIdleWatches, type ClusterState, type EtcdServices } from "./connection.js";
+import { type Delay, DelayLease } from "./delay-lease.js";
 import { LatePutSweeper } from "./key-audit.js";
 import {
   LeaseTimers,
@@ -40,6 +41,8 @@ export interface GrantedLease {
   readonly ttlSeconds: number;
   /** When the grant or the renewal was sent. */
   readonly sent: Moment;
+  /** Its delay lease, if it has one. */
+  readonly delay?: Delay | undefined;
 }
 
 /** The last tenth of the TTL is left unused: it covers clocks that run at slightly different rates. */
@@ -159,15 +162,18 @@ class Closing {
     const { lease } = this;
     if (lease.signal.aborted) return;
     const leaseEndsMs = lease.remainingMs() + lease.ttlMs * 0.1;
+    // Work that was not released may still write.
+    const isIdle = lease.holds.size === 0;
     lease.abandon();
     const { services, leaseId } = lease;
     // Makes a close of the cluster wait for the revocation; otherwise it would close the connection under it.
     this.leases.add(lease);
     await Promise.all([
       revokeLease(services, leaseId, leaseEndsMs),
+      isIdle && lease.delay && revokeLease(services, lease.delay.leaseId, leaseEndsMs),
       // A revocation does not delete a key that a put without the lease has detached from it; and etcd refuses to revoke
       // a lease with a key that our user must not write, even if another client has put that key.
-      deleteEntries(services, lease.entries(), leaseEndsMs),
+      deleteEntries(services, lease.entries(), { withinMs: leaseEndsMs, isIdle }),
     ]);
     // Nothing is left to revoke: nobody waits for this.
     void lease.unguard();
@@ -194,14 +200,15 @@ export class Lease implements KeptLease {
   readonly patienceMs: number;
   /** Set if a worker thread renews the lease: after a stall of so long, it renews no more. */
   readonly maxStallMs: number | undefined;
+  /** With `releaseDelayMs`. */
+  readonly delay: DelayLease | undefined;
   readonly holds = new Set<Dependent & ReportingHold>();
   readonly waits = new Set<Dependent & ReportingWait>();
   /** Calls that `orphan()` waits for. */
   readonly inFlight = new TaskTracker();
   /** The entries that it had when it was adopted. */
   adopted: AdoptedEntries | undefined;
-  /** etcd rejects every put with it: its holds and waits continue, but no new entry can join a queue. */
-  unfit = false;
+  #unfit = false;
   /** Set by the first lock. */
   locks: LockTable | undefined;
   #sweeper: LatePutSweeper | undefined;
@@ -222,7 +229,7 @@ export class Lease implements KeptLease {
 
   constructor(
     private readonly cluster: ClusterState,
-    { leaseId, ttlSeconds, sent }: GrantedLease,
+    { leaseId, ttlSeconds, sent, delay }: GrantedLease,
     readonly owner: string,
   ) {
     this.services = cluster.services;
@@ -233,13 +240,14 @@ export class Lease implements KeptLease {
     this.patienceMs = patienceMs(this.ttlMs);
     const { renewal, maxStallMs } = cluster.services.options;
     this.maxStallMs = renewal === "worker" ? (maxStallMs ?? this.ttlMs) : undefined;
+    this.delay = delay && new DelayLease(this.services, leaseId, delay);
     this.#renewal = { sent, ttlMs: this.ttlMs };
     this.#timers = new LeaseTimers(this.services.leaseTimers);
     // Each call in flight adds a listener.
     setMaxListeners(0, this.#over.signal);
     this.#closing = new Closing(this, cluster.leases);
     cluster.leases.add(this);
-    cluster.guardian?.guard(leaseId, this.ttlMs);
+    cluster.guardian?.guard(this);
     this.#elsewhere = this.services.keepalive.keep(this, sent);
     this.#scheduleCheck();
     publishState(this, { from: undefined, to: "live" }, () => this.#report());
@@ -257,7 +265,7 @@ export class Lease implements KeptLease {
     const standing = standingOf(this.#renewal, now);
     if (standing === "over") return this.lose("expired", now);
     // After a suspend, the scheduled renewal may be far off.
-    if (standing === "doubtful" && !this.#doubtAsked) this.services.keepalive.renew(this);
+    if (standing === "doubtful" && !this.#doubtAsked) this.renew();
     this.#doubtAsked = standing === "doubtful";
     const [previous, next] = [this.#state, inJeopardy(this.#renewal, now) ? "jeopardy" : "live"] as const;
     if (next === previous) return;
@@ -319,6 +327,15 @@ export class Lease implements KeptLease {
     return { what, attemptMs: this.ttlMs / 4, signal: this.#over.signal, onLeaseGone };
   }
 
+  /** etcd rejects every put with it: its holds and waits continue, but no new entry can join a queue. */
+  get unfit(): boolean {
+    return this.#unfit || this.delay?.isGone === true;
+  }
+
+  set unfit(unfit: boolean) {
+    this.#unfit = unfit;
+  }
+
   /** New calls may begin. */
   get open(): boolean {
     return !this.over && !this.#closing.begun && !this.unfit;
@@ -338,7 +355,7 @@ export class Lease implements KeptLease {
   /** @throws SessionLostError | SessionClosedError when nothing new may begin. */
   assertOpen(): void {
     if (this.over) throw this.#over.signal.reason as SessionEnd;
-    if (this.#closing.begun) throw new SessionClosedError(this.leaseId);
+    if (this.#closing.begun || this.delay?.isGone) throw new SessionClosedError(this.leaseId);
   }
 
   /** A hold ended; the last one ends a drain. */
@@ -389,7 +406,7 @@ export class Lease implements KeptLease {
 
   /** Resolves when no guardian will revoke the lease any more. */
   async unguard(): Promise<void> {
-    await this.cluster.guardian?.forget(this.leaseId);
+    await this.cluster.guardian?.forget(this);
   }
 
   /** Ends without a revocation and without a last renewal. */
@@ -408,8 +425,12 @@ export class Lease implements KeptLease {
         run: () => resolve(stop()),
         refused,
       });
-      this.services.keepalive.renew(this);
+      this.renew();
     });
+  }
+
+  renew(): void {
+    this.services.keepalive.renew(this);
   }
 
   /** Rejects the waits; the holds continue. */
@@ -426,6 +447,7 @@ export class Lease implements KeptLease {
     const previous = this.#state;
     this.#state = state;
     this.#timers.cancel();
+    if (this.delay) this.services.keepalive.detach(this.delay);
     this.services.keepalive.detach(this);
     this.cluster.leases.delete(this);
     this.#over.abort(reason);

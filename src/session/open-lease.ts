@@ -2,12 +2,14 @@ import { hostname } from "node:os";
 import { type EtcdRefusedError, EtcdUnavailableError, SessionLostError } from "../errors.js";
 import { type CallOptions, type LeaseAnswer, LeaseExistsError, type Member } from "../etcd/port.js";
 import type { CheckedSession, CheckedWait } from "../options/check.js";
+import { delayedLease, delayLeaseOf, isDelayed } from "../keys.js";
 import { firstAbort } from "../util/abort.js";
 import type { Moment } from "../util/clock.js";
 import { inOwnContext } from "../util/own-context.js";
 import { settleWithin } from "../util/settle.js";
 import { AdoptedEntries, readAdopted, revokeLease } from "./cleanup.js";
 import type { ClusterState, EtcdServices } from "./connection.js";
+import { type Delay, delayOf, delayTtlSeconds } from "./delay-lease.js";
 import { type GrantedLease, Lease } from "./lease.js";
 
 const OPEN_TIMEOUT_MS = 10_000;
@@ -27,12 +29,36 @@ export async function openLease(
 async function open(cluster: ClusterState, options: CheckedSession, limits: Limits): Promise<Lease> {
   const { services } = cluster;
   // The client chooses the ID, so that a grant whose answer was lost can be repeated without leaving a second lease.
-  const wanted = { leaseId: services.clock.randomId(), ttlSeconds: options.ttlSeconds, mayExist: false };
+  const id = services.clock.randomId();
+  const wantsDelay = options.releaseDelayMs > 0;
+  const leaseId = wantsDelay ? delayedLease(id) : id;
+  const wanted = { leaseId, ttlSeconds: options.ttlSeconds, mayExist: false };
   const granting = grant(services, wanted, limits);
   try {
     const granted = await within(services, granting, { ...limits, what: "grant a lease" });
     limits.signal.throwIfAborted();
-    return new Lease(cluster, granted, options.owner ?? defaultOwner());
+    const delay = wantsDelay ? await openDelay(cluster, granted, { options, limits }) : undefined;
+    return new Lease(cluster, { ...granted, delay }, options.owner ?? defaultOwner());
+  } catch (error) {
+    inOwnContext(() => revokeInBackground(cluster, wanted, granting));
+    throw error;
+  }
+}
+
+/** With a TTL that counts from the one that etcd has granted, which may be longer than the one that was asked for. */
+async function openDelay(
+  cluster: ClusterState,
+  { leaseId: ofLease, ttlSeconds: own }: GrantedLease,
+  { options, limits }: { readonly options: CheckedSession; readonly limits: Limits },
+): Promise<Delay> {
+  const { releaseDelayMs: delayMs } = options;
+  const leaseId = delayLeaseOf(ofLease);
+  const wanted = { leaseId, ttlSeconds: delayTtlSeconds(own, delayMs), mayExist: false };
+  const granting = grant(cluster.services, wanted, limits);
+  try {
+    const { ttlSeconds } = await within(cluster.services, granting, { ...limits, what: "grant a lease" });
+    limits.signal.throwIfAborted();
+    return { delayMs, ttlSeconds };
   } catch (error) {
     inOwnContext(() => revokeInBackground(cluster, wanted, granting));
     throw error;
@@ -185,9 +211,14 @@ async function adopt(
   const { services } = cluster;
   await services.client.loaded();
   limits.signal.throwIfAborted();
+  const delayTtl = await renewDelay(services, leaseId, limits);
+  limits.signal.throwIfAborted();
   const renewed = await renewOnce(services, leaseId, limits);
   limits.signal.throwIfAborted();
-  const lease = new Lease(cluster, renewed, owner ?? defaultOwner());
+  const delay = delayTtl === undefined ? undefined : delayOf(renewed.ttlSeconds, delayTtl);
+  const lease = new Lease(cluster, { ...renewed, delay }, owner ?? defaultOwner());
+  // In one write: until now, the delay lease could have ended a round trip too early.
+  if (delay) lease.renew();
   try {
     const what = "read an adopted lease";
     const reading = readAdopted(services, leaseId, lease.policy(what));
@@ -200,6 +231,21 @@ async function adopt(
     // Not revoked: a further call may still adopt it.
     lease.abandon();
     await lease.unguard();
+    throw error;
+  }
+}
+
+/** The TTL of the delay lease of `leaseId`; undefined if it has none. */
+async function renewDelay(
+  services: EtcdServices,
+  leaseId: bigint,
+  limits: Limits,
+): Promise<number | undefined> {
+  if (!isDelayed(leaseId)) return undefined;
+  try {
+    return (await renewOnce(services, delayLeaseOf(leaseId), limits)).ttlSeconds;
+  } catch (error) {
+    if (error instanceof SessionLostError) return undefined;
     throw error;
   }
 }

@@ -1,6 +1,6 @@
 import type { EtcdRefusedError } from "../errors.js";
 import type { EtcdClient } from "../etcd/client.js";
-import { Keepalive, type KeptLease, type LeaseListener } from "../etcd/keepalive.js";
+import { type DelayListener, Keepalive, type KeptLease, type LeaseListener } from "../etcd/keepalive.js";
 import type { Clock, Moment, Timer } from "../util/clock.js";
 import { Timers } from "../util/timers.js";
 import {
@@ -53,18 +53,31 @@ class AskedRenewal implements LeaseListener {
   }
 }
 
+/** A lease that outlives another one, with which it is renewed. */
+class DelayRenewal extends AskedRenewal implements DelayListener {
+  readonly isEarly = true;
+  isGone = false;
+
+  override leaseNotFound(): void {
+    this.isGone = true;
+    super.leaseNotFound();
+  }
+}
+
 /** A lease that is renewed while the other thread beats. */
 class RenewedLease extends AskedRenewal implements KeptLease {
   readonly ttlMs: number;
+  readonly delay: DelayRenewal | undefined;
   readonly #maxStallMs: number;
   readonly #renewal: SharedRenewal;
   #next: Timer | undefined;
   #check: Timer | undefined;
   #paused = false;
 
-  constructor({ leaseId, patienceMs, ttlMs, memory, maxStallMs, sent }: Keep, setting: Setting) {
+  constructor({ leaseId, patienceMs, ttlMs, memory, maxStallMs, sent, delay }: Keep, setting: Setting) {
     super(leaseId, patienceMs, setting);
     this.ttlMs = ttlMs;
+    this.delay = delay && new DelayRenewal(delay.leaseId, delay.patienceMs, setting);
     this.#maxStallMs = maxStallMs;
     this.#renewal = new SharedRenewal(memory);
     setting.keepalive.keep(this, sent);
@@ -90,6 +103,11 @@ class RenewedLease extends AskedRenewal implements KeptLease {
   detach(): void {
     this.#next?.cancel();
     this.#check?.cancel();
+    this.#detach();
+  }
+
+  #detach(): void {
+    if (this.delay) this.setting.keepalive.detach(this.delay);
     this.setting.keepalive.detach(this);
   }
 
@@ -105,7 +123,7 @@ class RenewedLease extends AskedRenewal implements KeptLease {
     this.#paused = stalled;
     if (stalled) {
       this.#next?.cancel();
-      return keepalive.detach(this);
+      return this.#detach();
     }
     const now = clock.now();
     keepalive.renew(this, now);

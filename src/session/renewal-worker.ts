@@ -87,6 +87,8 @@ export class RenewalWorker implements Keeper {
   readonly #kept = new Map<bigint, Kept>();
   /** By lease: who gets the answers. */
   readonly #listeners = new Map<bigint, LeaseListener>();
+  /** The same of delay leases, which the thread renews with those that they belong to. */
+  readonly #delays = new Map<bigint, LeaseListener>();
   #thread: RenewalThread | undefined;
   #startedAt = -Infinity;
   /** That it has ended, and since then it has renewed nothing. */
@@ -117,6 +119,7 @@ export class RenewalWorker implements Keeper {
     const kept = { lease, renewal };
     this.#listeners.set(lease.leaseId, lease);
     this.#kept.set(lease.leaseId, kept);
+    if (lease.delay) this.#delays.set(lease.delay.leaseId, lease.delay);
     this.#beat();
     if (this.#thread) this.#order(this.#thread, kept);
     else this.#begin();
@@ -131,6 +134,7 @@ export class RenewalWorker implements Keeper {
 
   detach({ leaseId }: Pick<LeaseListener, "leaseId">): void {
     this.#listeners.delete(leaseId);
+    this.#delays.delete(leaseId);
     this.#kept.delete(leaseId);
     this.#thread?.post({ do: "detach", leaseId });
     if (this.#listeners.size === 0) this.#in(LINGER_MS, () => this.#listeners.size === 0 && this.#end());
@@ -139,6 +143,7 @@ export class RenewalWorker implements Keeper {
   close(): void {
     this.#directHosts.close();
     this.#listeners.clear();
+    this.#delays.clear();
     this.#kept.clear();
     this.#end();
   }
@@ -168,10 +173,11 @@ export class RenewalWorker implements Keeper {
   }
 
   #order(thread: RenewalThread, { lease, renewal }: Kept): void {
-    const { leaseId, ttlMs, patienceMs } = lease;
+    const { leaseId, ttlMs, patienceMs, delay } = lease;
     const { memory, last } = renewal;
     thread.post({
       ...{ do: "keep", leaseId, ttlMs, patienceMs, memory, sent: last.sent },
+      delay: delay && !delay.isGone ? { leaseId: delay.leaseId, patienceMs: delay.patienceMs } : undefined,
       maxStallMs: maxStallOf(lease),
     });
   }
@@ -217,7 +223,7 @@ export class RenewalWorker implements Keeper {
         this.client.hosts.streamFailed(host, new UnansweredError(message));
       return;
     }
-    const listener = this.#listeners.get(news.leaseId);
+    const listener = this.#listeners.get(news.leaseId) ?? this.#delays.get(news.leaseId);
     switch (news.is) {
       case "renewed":
         if (news.host !== undefined) this.client.hosts.contacted(news.host);

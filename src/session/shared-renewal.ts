@@ -15,6 +15,8 @@ export type RenewalOrder =
       readonly ttlMs: number;
       readonly patienceMs: number;
       readonly sent: Moment;
+      /** Its delay lease. */
+      readonly delay: { readonly leaseId: bigint; readonly patienceMs: number } | undefined;
       /** See `SharedRenewal`. */
       readonly memory: SharedArrayBuffer;
       /** Without a beat for so long, the lease is renewed no more. */

@@ -1,6 +1,6 @@
 import { isUtf8 } from "node:buffer";
 import { keyText } from "../etcd/watch.js";
-import { prefixEnd, prefixOf } from "../keys.js";
+import { delayedBy, delayKeyOf, prefixEnd, prefixOf } from "../keys.js";
 import {
   byAge,
   holdersIn,
@@ -8,6 +8,7 @@ import {
   type QueueKind,
   type SeenEntry,
   splitQueue,
+  withoutDelayKeys,
 } from "../queue/seen-entry.js";
 import { pathIn } from "./list.js";
 import type { QueueChange } from "./queue-watch.js";
@@ -123,6 +124,9 @@ interface Holding {
 
 /** The same after a modification of the key, such as that of a leader who proclaims. */
 const idOf = ({ createRevision, bytes }: SeenEntry): string => `${createRevision} ${keyText(bytes)}`;
+
+const isTwin = (entry: SeenEntry, other: SeenEntry | undefined): boolean =>
+  entry.createRevision === other?.createRevision;
 
 /** The queue of a name now. The object changes with the queue; the arrays do not. */
 export type BoardQueue = Pick<
@@ -268,17 +272,24 @@ export class Queues {
     }
     const touched = new Set<LiveQueue>();
     const deleted = new LeaseKeys();
+    /** An entry stands for its delay key, too, until it is gone. */
+    const isHidden = (entry: SeenEntry): boolean =>
+      isTwin(entry, keys.get(delayedBy(keyText(entry.bytes)) ?? ""));
     for (const entry of gone) {
       deleted.add(entry.leaseId, 1);
       const own = this.live.get(this.#pathOf(entry) ?? "");
       if (own) own.direct--;
-      for (const queue of this.#queuesOf(entry)) touched.add(queue.remove(entry));
+      const delay = keys.get(delayKeyOf(keyText(entry.bytes)) ?? "");
+      for (const queue of this.#queuesOf(entry)) {
+        touched.add(queue.remove(entry));
+        if (delay && isTwin(entry, delay)) queue.set(delay);
+      }
     }
     for (const entry of added) {
       const path = this.#pathOf(entry);
       if (path !== undefined) (this.live.get(path) ?? this.#begin(path, keys)).direct++;
     }
-    for (const entry of [...added, ...updated])
+    for (const entry of [...added, ...updated].filter((each) => !isHidden(each)))
       for (const queue of this.#queuesOf(entry)) touched.add(queue.set(entry));
     for (const queue of touched) {
       if (queue.direct === 0) this.#end(queue);
@@ -311,7 +322,8 @@ export class Queues {
     const start = Buffer.from(prefixOf(path)).toString("latin1");
     const [from, end] = [this.#sorted.position(start), this.#sorted.position(prefixEnd(start))];
     const name = path.slice(this.clusterPrefix.length);
-    const entries = this.#sorted.items.slice(from, end).flatMap((key) => keys.get(key) ?? []);
+    const found = this.#sorted.items.slice(from, end).flatMap((key) => keys.get(key) ?? []);
+    const entries = withoutDelayKeys(found.sort(byAge));
     const queue = new LiveQueue({ name, path }, this.#past.get(path) ?? new NameHistory(), entries);
     this.#past.delete(path);
     this.live.set(path, queue);

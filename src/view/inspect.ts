@@ -1,7 +1,7 @@
 import type { Contender } from "../contender.js";
 import { EtcdUnavailableError } from "../errors.js";
-import type { KeyValue, Txn } from "../etcd/port.js";
-import { pathOf, prefixOf } from "../keys.js";
+import type { KeyValue, Operation, Txn } from "../etcd/port.js";
+import { delayLeaseOf, entryKey, isDelayed, parseEntryKey, pathOf, prefixOf } from "../keys.js";
 import {
   type CheckedWait,
   checkInteger,
@@ -244,12 +244,19 @@ export async function forceRelease(
     const deletion: Txn = {
       queues: [path],
       compare: [{ kind: "created at", key, revision: contender.revision }],
-      success: [{ kind: "delete", key }],
+      success: [{ kind: "delete", key }, ...delayDeletion(contender)],
       failure: [],
     };
     const { succeeded } = await services.client.txn(deletion, { ...policy, onUnanswered });
     return succeeded || doubted ? contender : undefined;
   });
+}
+
+/** An entry is deleted with its delay key, which one transaction has put with it. Without one, this deletes nothing. */
+function delayDeletion({ key, leaseId }: Contender): readonly Operation[] {
+  const parsed = isDelayed(leaseId) ? parseEntryKey(key, leaseId) : undefined;
+  if (!parsed) return [];
+  return [{ kind: "delete", key: entryKey(parsed.name, delayLeaseOf(leaseId), parsed.n) }];
 }
 
 /** Returns the path of its queue. */

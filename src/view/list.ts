@@ -1,7 +1,7 @@
 import { isUtf8 } from "node:buffer";
 import type { Contender } from "../contender.js";
 import type { KeyValue, Range } from "../etcd/port.js";
-import { pathOf, prefixOf } from "../keys.js";
+import { delayedBy, pathOf, prefixOf } from "../keys.js";
 import { checkName, checkOptions, checkPrefix, checkWait, rangeError, typeError } from "../options/check.js";
 import {
   after,
@@ -12,7 +12,7 @@ import {
   revisionIsGone,
 } from "../queue/contenders.js";
 import { queueRange, type RangeResult } from "../queue/lock-mode.js";
-import { holdersIn, type QueueKind, SeenEntry } from "../queue/seen-entry.js";
+import { type QueueKind, SeenEntry, type Split, splitQueue } from "../queue/seen-entry.js";
 import { type Cluster, servicesOf } from "../session/cluster.js";
 import type { WaitOptions } from "../session/session-options.js";
 import { ask, checkLimit } from "./inspect.js";
@@ -71,6 +71,8 @@ function decoded([, , revision, key, above]: readonly unknown[]): Position | und
 /** A part of the names under a prefix. */
 interface NamesPage {
   readonly paths: readonly string[];
+  /** Those that have delay keys beside their entries, as far as this page has read them: their keys are more than their contenders. */
+  readonly delayed: ReadonlySet<string>;
   /** Where the next page begins; undefined after the last name. */
   readonly next: Position | undefined;
   readonly revision: bigint;
@@ -98,6 +100,8 @@ const MAX_REQUESTS = 20;
 async function findNames(asking: Asking, { prefix, limit, from }: Search): Promise<NamesPage> {
   const { key: first, end } = prefixRange(prefix);
   const paths: string[] = [];
+  const delayed = new Set<string>();
+  const revisions = new Map<string, bigint>();
   let { key, above } = from ?? { key: first, above: [] };
   let [revision, more, requests] = [0n, true, 0];
   const range = { revision: from?.revision, keysOnly: true, key, end };
@@ -110,15 +114,20 @@ async function findNames(asking: Asking, { prefix, limit, from }: Search): Promi
         path === undefined ? above : above.filter((other) => prefixOf(path).startsWith(prefixOf(other)));
       if (path?.startsWith(prefix) && upper.at(-1) !== path) {
         // This name begins the next page.
-        if (paths.length === limit) return { paths, revision, next: { revision, key, above } };
+        if (paths.length === limit) return { paths, delayed, revision, next: { revision, key, above } };
         paths.push(path);
         above = [...upper, path];
       } else above = upper;
+      const text = kv.key.toString("latin1");
+      const entry = delayedBy(text);
+      if (entry !== undefined && revisions.get(entry) === kv.createRevision)
+        for (const each of above) delayed.add(each);
+      revisions.set(text, kv.createRevision);
       key = after(kv.key);
     }
     if (++requests === MAX_REQUESTS) break;
   }
-  return { paths, revision, next: more ? { revision, key, above } : undefined };
+  return { paths, delayed, revision, next: more ? { revision, key, above } : undefined };
 }
 
 const SLASH = 0x2f;
@@ -236,7 +245,9 @@ async function readPage(asking: Asking, search: Search): Promise<ReadPage> {
       ...queueRange(path),
     }));
     const { ranges } = await asking.services.client.ranges(oldest, asking.policy);
-    const summaries = batch.map((path, i) => summaryOf(asking, { path, revision, ...ranges[i] }));
+    const summaries = batch.map((path, i) =>
+      summaryOf(asking, { path, revision, isDelayed: page.delayed.has(path), ...ranges[i] }),
+    );
     locks.push(...(await Promise.all(summaries)));
   }
   return { page, locks };
@@ -246,23 +257,27 @@ async function readPage(asking: Asking, search: Search): Promise<ReadPage> {
 interface ListedQueue extends Partial<Pick<RangeResult, "kvs" | "count">> {
   readonly path: string;
   readonly revision: bigint;
+  /** It has delay keys, which are no contenders. */
+  readonly isDelayed: boolean;
 }
 
 async function summaryOf(asking: Asking, queue: ListedQueue): Promise<LockSummary> {
-  const { path, kvs: [kv] = [], count = 0 } = queue;
+  const { path, isDelayed, kvs: [kv] = [], count = 0 } = queue;
   const name = path.slice(asking.services.options.prefix.length);
   if (!kv) return { name, kind: "unknown", holder: undefined, waiters: count };
   const first = new SeenEntry(kv);
+  const holder = first.contenderIn(name, "holding");
+  const kind = first.kindIn(path);
   // Only behind readers do the other keys decide who holds.
   const areReaders = count > 1 && first.placeIn(path) === "reader";
-  const holders = areReaders ? await holdersOf(asking, queue) : Math.min(count, first.permits ?? 1);
-  const holder = first.contenderIn(name, "holding");
-  return { name, kind: first.kindIn(path), holder, waiters: count - holders };
+  if (!areReaders && !isDelayed)
+    return { name, kind, holder, waiters: count - Math.min(count, first.permits ?? 1) };
+  return { name, kind, holder, waiters: (await splitOf(asking, queue)).waiters.length };
 }
 
-async function holdersOf(asking: Asking, { path, revision }: ListedQueue): Promise<number> {
+async function splitOf(asking: Asking, { path, revision }: ListedQueue): Promise<Split> {
   const keep = (kv: KeyValue): SeenEntry => new SeenEntry(kv, false);
   const range = { revision, keysOnly: true, ...queueRange(path) };
   const { keys } = await readKeys(asking, range, { keep });
-  return holdersIn(path, [...keys.values()]).length;
+  return splitQueue(path, [...keys.values()]);
 }

@@ -6,6 +6,7 @@ import type { HoldHandle } from "../hold/hold.js";
 import { parseEntryValue, pathOf } from "../keys.js";
 import { checkDrain, checkName, checkOptions } from "../options/check.js";
 import { queueRange } from "../queue/lock-mode.js";
+import { withoutDelayKeys } from "../queue/seen-entry.js";
 import { type Cluster, leaseSourceOf, servicesOf } from "../session/cluster.js";
 import type { CloseOptions } from "../session/session-options.js";
 import { acquireChannel } from "../telemetry/channels.js";
@@ -182,8 +183,9 @@ function snapshotOf(client: WebLockClient, kvs: readonly KeyValue[]): WebLockSna
   const { live } = client.requests;
   const path = pathOf(client.services, client.prefix);
   const leaseIds = new Set([...client.services.leases].map(({ leaseId }) => leaseId));
-  const listed = kvs
-    .map((kv) => listedOf(path, kv, leaseIds))
+  const keys = kvs.map((kv) => ({ kv, bytes: kv.key, createRevision: kv.createRevision }));
+  const listed = withoutDelayKeys(keys)
+    .map(({ kv }) => listedOf(path, kv, leaseIds))
     .filter((entry) => entry !== undefined)
     // An entry that this process has given up or released is already being deleted.
     .filter(({ id }) => id === undefined || live.has(id));

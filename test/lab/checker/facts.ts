@@ -13,6 +13,7 @@ export interface Facts extends Calls {
   readonly history: readonly Step[];
   readonly steps: Steps;
   readonly server: readonly ServerEvent[];
+  readonly delayKeys: readonly ServerEvent[];
   readonly setting: Setting;
   readonly start: bigint;
   readonly end: bigint;
@@ -46,7 +47,8 @@ export function factsOf(run: Run): Facts {
   const steps = new Steps(history);
   const troubles = new Troubles(steps, setting);
   const { calls, callOf, holds } = callsOf(steps);
-  const places = placesOf(server, setting);
+  const { delayKeys = [] } = run;
+  const places = placesOf(server, setting, delayKeys);
   const together = togetherOf(places, calls);
   const all = [...places.values()].flat();
   const holdOf = new ByPlace(holds.map((hold) => [hold, hold]));
@@ -60,7 +62,7 @@ export function factsOf(run: Run): Facts {
     ({ lock }) => lock,
   );
   return {
-    ...{ history, steps, server, setting, ...ends },
+    ...{ history, steps, server, delayKeys, setting, ...ends },
     ...{ calls, callOf, callsUnder, holds, places, placeOf, holdOf },
     ...{ together, troubles, lastUse, early },
   };

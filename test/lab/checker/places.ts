@@ -1,3 +1,4 @@
+import { delayedBy } from "../../../src/keys.js";
 import type { ServerEvent, Setting } from "../runner/history.js";
 import { PairMap } from "./pair-map.js";
 import { FOREVER, order } from "./spans.js";
@@ -17,6 +18,9 @@ export interface Place extends Slot {
   readonly announces: boolean;
   readonly deleted: bigint | undefined;
   readonly deletedSeen: bigint | undefined;
+  /** Those behind it wait until then: for its delay key, if that is deleted later. */
+  readonly freed: bigint | undefined;
+  readonly freedSeen: bigint | undefined;
   /** The revision from which on no older place kept it from holding; undefined if that never happened. */
   readonly headSince: bigint | undefined;
   readonly headSeen: bigint | undefined;
@@ -73,6 +77,7 @@ export class ByPlace<T> {
 export function placesOf(
   server: readonly ServerEvent[],
   { locks }: Setting,
+  delayKeys: readonly ServerEvent[] = [],
 ): ReadonlyMap<string, readonly GrowingPlace[]> {
   const byLock = new Map<string, GrowingPlace[]>();
   const living = new Map<string, GrowingPlace>();
@@ -81,8 +86,24 @@ export function placesOf(
     if (event.type === "DELETE") end(living, event);
     else put(byLock, living, event);
   }
+  delay([...byLock.values()].flat(), delayKeys);
   for (const lock of byLock.keys()) findTurns(lock, queueOf(lock, byLock));
   return byLock;
+}
+
+/** A place whose delay key is deleted later, or never, stands in the way of others until then. */
+function delay(places: readonly GrowingPlace[], delayKeys: readonly ServerEvent[]): void {
+  if (delayKeys.length === 0) return;
+  const idOf = (key: string | undefined, create: bigint): string => `${create} ${key ?? ""}`;
+  const placeOf = new Map(places.map((place) => [idOf(place.key, place.create), place]));
+  for (const { type, key, create, rev, tSeen } of delayKeys) {
+    const place = placeOf.get(idOf(delayedBy(key), create));
+    if (!place) continue;
+    const isFirst = place.deleted === undefined || (type === "DELETE" && rev <= place.deleted);
+    if (type === "PUT") place.freed = place.freedSeen = undefined;
+    else if (isFirst) [place.freed, place.freedSeen] = [place.deleted, place.deletedSeen];
+    else [place.freed, place.freedSeen] = [rev, tSeen];
+  }
 }
 
 /** The places of a lock and of the locks whose names lie under its own: the oldest comes first. */
@@ -119,7 +140,14 @@ function begin(
   const place = {
     ...{ lock, key, lease, create, owner, permits, seen: tSeen },
     ...{ announcedSeen: undefined, announces: false },
-    ...{ deleted: undefined, deletedSeen: undefined, headSince: undefined, headSeen: undefined },
+    ...{
+      deleted: undefined,
+      deletedSeen: undefined,
+      freed: undefined,
+      freedSeen: undefined,
+      headSince: undefined,
+      headSeen: undefined,
+    },
   };
   living.set(key, place);
   const places = byLock.get(lock);
@@ -132,13 +160,15 @@ function end(living: Map<string, GrowingPlace>, event: ServerEvent): void {
   if (place === undefined) return;
   place.deleted = event.rev;
   place.deletedSeen = event.tSeen;
+  place.freed = event.rev;
+  place.freedSeen = event.tSeen;
   living.delete(event.key);
 }
 
 function findTurns(lock: string, places: readonly GrowingPlace[]): void {
   let older: GrowingPlace[] = [];
   for (const place of places) {
-    older = older.filter(({ deleted = FOREVER }) => deleted > place.create);
+    older = older.filter(({ freed = FOREVER }) => freed > place.create);
     if (place.lock === lock) {
       findTurn(place, older);
       place.announces = older.length >= (place.permits ?? Infinity);
@@ -149,11 +179,11 @@ function findTurns(lock: string, places: readonly GrowingPlace[]): void {
 
 /** The turn comes with its creation, or with the end of one of the places that were before it then. */
 function findTurn(place: GrowingPlace, older: readonly GrowingPlace[]): void {
-  const ended = older.filter(({ deleted }) => deleted !== undefined).sort(byDeletion);
-  const moments = ended.map(({ deleted = FOREVER, deletedSeen }) => ({ rev: deleted, seen: deletedSeen }));
+  const ended = older.filter(({ freed }) => freed !== undefined).sort(byEnd);
+  const moments = ended.map(({ freed = FOREVER, freedSeen }) => ({ rev: freed, seen: freedSeen }));
   for (const { rev, seen } of [{ rev: place.create, seen: place.seen }, ...moments]) {
     if ((place.deleted ?? FOREVER) <= rev) return;
-    const below = older.filter(({ deleted = FOREVER }) => deleted > rev);
+    const below = older.filter(({ freed = FOREVER }) => freed > rev);
     if (!mayHold(place, below)) continue;
     place.headSince = rev;
     place.headSeen = seen ?? place.seen;
@@ -161,7 +191,7 @@ function findTurn(place: GrowingPlace, older: readonly GrowingPlace[]): void {
   }
 }
 
-const byDeletion = (a: Place, b: Place) => order(a.deleted ?? FOREVER, b.deleted ?? FOREVER);
+const byEnd = (a: Place, b: Place) => order(a.freed ?? FOREVER, b.freed ?? FOREVER);
 
 /**
  * `below`: the older places that are alive, oldest first. A reader waits for all of them that are not readers; a permit

@@ -32,7 +32,10 @@ export const keyOfPlace = (world: World, { key, revision }: Place): Key | undefi
 /** The result of a range "the last places up to and including mine". */
 export function positionAt(world: World, name: string, place: Place, revision: number): Position {
   const places = queueAt(world, name, revision).filter((key) => key.created <= place.revision);
-  const before = places.filter((key) => key.key !== place.key);
+  const isOwn = ({ key, delays, created }: Key): boolean =>
+    key === place.key ||
+    (delays === place.key && created === place.revision && keeps(world, "own-delay-key-is-nobody"));
+  const before = places.filter((key) => !isOwn(key));
   const [last, next] = [before.at(-1), before.at(-2)];
   return {
     revision,
@@ -65,7 +68,7 @@ function refuse(world: World): Answer {
 function condition(world: World, txn: Txn): boolean {
   if (txn.is === "try") return queueAt(world, txn.name).length === 0;
   const key = livingKey(world, txn.key);
-  if (txn.is === "join") return key === undefined;
+  if (txn.is === "join") return key === undefined && livingKey(world, delayKeyOf(txn.key)) === undefined;
   if (!keeps(world, "guarded-release")) return key !== undefined;
   return txn.created === 0 ? key?.value === txn.value : key?.created === txn.created;
 }
@@ -73,23 +76,43 @@ function condition(world: World, txn: Txn): boolean {
 function apply(world: World, txn: Txn, revision: number): Answer {
   const done = { ...REFUSED, done: true, leaseGone: false, revision };
   if (txn.is === "leave") {
-    deleteKeys(world, (key) => key.key === txn.key, "its owner", revision);
+    const both = keeps(world, "delay-key-leaves-too");
+    const isIt = ({ key, delays }: Key): boolean => key === txn.key || (both && delays === txn.key);
+    deleteKeys(world, isIt, "its owner", revision);
     tell(world, `etcd deletes ${txn.key} at revision ${revision}`);
-    return { ...done, first: txn.asks ? queueAt(world, txn.name, revision)[0] : undefined };
+    return { ...done, first: txn.asks ? firstAt(world, txn.name, revision) : undefined };
   }
   const { name, key, value, lease } = txn;
   const put: Key = { name, key, value, lease, created: revision, deleted: 0, deletedBy: "nobody" };
-  world.keys = [...world.keys, put];
+  world.keys = [...world.keys, ...withDelay(world, put)];
   tell(world, `etcd puts ${key} at revision ${revision}`);
   const place = { key, value, revision, unanswered: 0 };
   return { ...done, position: txn.asks ? positionAt(world, name, place, revision) : undefined };
+}
+
+export const delayKeyOf = (key: string): string => `${key}'`;
+
+/** A new key, with its delay key if its session has a delay. */
+function withDelay(world: World, put: Key): readonly Key[] {
+  const session = world.sessions.find(({ lease }) => lease === put.lease);
+  if (!session?.delayLease || !keeps(world, "delay-key-with-every-join")) return [put];
+  const delay: Key = { ...put, key: delayKeyOf(put.key), lease: session.delayLease, delays: put.key };
+  return world.scenario.sessions[session.id]?.delays === "entry first" ? [put, delay] : [delay, put];
+}
+
+/** The oldest place: of two keys of one create revision, its own one. */
+function firstAt(world: World, name: string, revision: number): Key | undefined {
+  const [first, second] = queueAt(world, name, revision);
+  return first?.delays !== undefined && first.delays === second?.key && first.created === second.created
+    ? second
+    : first;
 }
 
 function otherwise(world: World, txn: Txn): Answer {
   const refused = { ...REFUSED, leaseGone: false, revision: world.revision };
   if (txn.is === "leave") {
     tell(world, `etcd finds nothing to delete: ${txn.key} is not there, or another place's`);
-    return { ...refused, first: txn.asks ? queueAt(world, txn.name)[0] : undefined };
+    return { ...refused, first: txn.asks ? firstAt(world, txn.name, world.revision) : undefined };
   }
   const own = livingKey(world, txn.key);
   tell(world, own ? `etcd finds ${txn.key} there already` : "etcd puts nothing: the queue is not empty");

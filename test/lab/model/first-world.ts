@@ -11,7 +11,7 @@ export function firstWorld(scenario: Scenario, without: readonly RuleName[]): Wo
     revision: 1,
     lagging: 1,
     keys: [],
-    leases: scenario.sessions.map(() => true),
+    leases: [...scenario.sessions, ...scenario.sessions.filter(({ delays }) => delays)].map(() => true),
     sessions: sessionsOf(scenario),
     callers: callersOf(scenario),
     late: [],
@@ -24,7 +24,7 @@ export function firstWorld(scenario: Scenario, without: readonly RuleName[]): Wo
 }
 
 const sessionsOf = ({ sessions }: Scenario): Session[] =>
-  sessions.map(({ member, lease }, id) => ({
+  sessions.map(({ member, lease, delays }, id) => ({
     id,
     label: letterOf(id),
     lease: lease ?? id,
@@ -32,6 +32,8 @@ const sessionsOf = ({ sessions }: Scenario): Session[] =>
     member,
     doubted: [],
     sweeps: false,
+    delayLease: delays ? sessions.length + sessions.slice(0, id).filter((each) => each.delays).length : 0,
+    delaying: [],
   }));
 
 const callersOf = ({ callers }: Scenario): Caller[] =>

@@ -1,5 +1,5 @@
 import { keyOfPlace } from "./etcd.js";
-import { gone } from "./leaving.js";
+import { endDelay, gone } from "./leaving.js";
 import { readAgain } from "./reading.js";
 import {
   breaks,
@@ -77,6 +77,7 @@ function lose(world: World, caller: Caller): void {
   if (keyOfPlace(world, place)?.deleted === 0) {
     breaks(world, "true losses", `${caller.label} is told of a loss, but ${place.key} lives`);
   }
+  endDelay(world, caller);
   gone(world, caller, undefined);
 }
 

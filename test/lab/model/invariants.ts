@@ -6,8 +6,11 @@ import { placeOf, sessionOf, type Broken, type Caller, type World } from "./worl
 export function brokenNow(world: World): Broken | undefined {
   if (world.broken) return world.broken;
   for (const caller of world.callers) {
-    const what = caller.state.at === "holding" ? falseClaim(world, caller) : undefined;
+    if (caller.state.at !== "holding") continue;
+    const what = falseClaim(world, caller);
     if (what) return { invariant: "single holder", what };
+    const early = tooEarly(world, caller);
+    if (early) return { invariant: "delay", what: early };
   }
   return undefined;
 }
@@ -26,8 +29,21 @@ function falseClaim(world: World, caller: Caller): string | undefined {
     const excused = key.deletedBy === "hand" || (key.deletedBy === "its lease" && paused);
     return excused ? undefined : `${who}, but ${key.key} was deleted by ${key.deletedBy}`;
   }
-  const before = queueAt(world, name).find((other) => other !== key && other.created <= key.created);
+  const before = queueAt(world, name).find(
+    (other) => other !== key && other.created <= key.created && other.delays !== key.key,
+  );
   return before && `${who} with fence ${key.created}, but ${before.key} came before at ${before.created}`;
+}
+
+/** After a crash of a holder with a delay, the name is free when the delay is over. */
+function tooEarly(world: World, caller: Caller): string | undefined {
+  const { setup, label } = caller;
+  // The claim of a process that is stopped after the end of its lease is another matter.
+  if (keyOfPlace(world, placeOf(caller))?.deleted !== 0) return undefined;
+  const crashed = world.sessions.find(
+    ({ id, delaying }) => id !== setup.session && delaying.includes(setup.name),
+  );
+  return crashed && `${label} holds "${setup.name}" in the delay after the crash of ${crashed.label}`;
 }
 
 /** Two callers claim to hold one name: seen from outside, a stopped process continues to claim. */

@@ -46,9 +46,16 @@ type Leaving = Extract<State, { at: "leaving" }>;
 export function leaveAnswered(world: World, caller: Caller, state: Leaving, answer: Answer): void {
   tell(world, `${caller.label} gets the answer`);
   // An earlier attempt may have deleted it, or the same one if a proxy sent it twice.
+  if (!answer.done) endDelay(world, caller);
   const taken = state.releases && !answer.done && !keeps(world, "repeated-release-is-no-loss");
   if (taken && !state.repeated) toldByRelease(world, caller);
   gone(world, caller, answer.first);
+}
+
+/** Somebody else has deleted the place: its session deletes the delay key, and until then no other place gets the number. */
+export function endDelay(world: World, caller: Caller): void {
+  const { delayLease } = sessionOf(world, caller);
+  if (delayLease && keeps(world, "delay-key-of-a-lost-place")) doubt(world, caller, placeOf(caller).key);
 }
 
 function toldByRelease(world: World, caller: Caller): void {

@@ -188,6 +188,48 @@ const RULE_TABLE = {
     scenario: "losses",
     breaks: "no lost wake-up",
   },
+  "delay-outlives-lease": {
+    says: "the delay keys of a holder that has crashed stay for the delay",
+    without: "they end with its lease",
+    where: "session/delay-lease.ts",
+    scenario: "delays, losses",
+    breaks: "delay",
+  },
+  "delay-key-with-every-join": {
+    says: "the transaction of a join puts the delay key, too, with the same create revision",
+    without: "it puts none",
+    where: "queue/txns.ts",
+    scenario: "delays, losses",
+    breaks: "delay",
+  },
+  "twins-are-two": {
+    says: "of two keys with one create revision, each is waited for: a key is known by both",
+    without: "the create revision is enough",
+    where: "queue/lock-mode.ts",
+    scenario: "delays, losses, otherwise",
+    breaks: "single holder",
+  },
+  "own-delay-key-is-nobody": {
+    says: "a place does not wait for its own delay key",
+    without: "it does, as for any other",
+    where: "queue/lock-mode.ts",
+    scenario: "delays, turns",
+    breaks: "no lost wake-up",
+  },
+  "delay-key-leaves-too": {
+    says: "whoever deletes a place deletes its delay key in the same transaction",
+    without: "it is left to the end of its lease",
+    where: "queue/txns.ts",
+    scenario: "delays, turns",
+    breaks: "no ghost",
+  },
+  "delay-key-of-a-lost-place": {
+    says: "a session deletes the delay key of a place that others have deleted",
+    without: "it is left to the end of its lease",
+    where: "queue/queue.ts",
+    scenario: "delays, deletions",
+    breaks: "no ghost",
+  },
 } satisfies Record<string, Rule>;
 
 export type RuleName = keyof typeof RULE_TABLE;

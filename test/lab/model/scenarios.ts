@@ -41,6 +41,8 @@ export interface SessionSetup {
   readonly member: "leading" | "lagging";
   /** Another session's lease: two processes share one lease. */
   readonly lease?: number;
+  /** With `releaseDelayMs`. etcd gives two keys of one create revision in any order: which one comes first here. */
+  readonly delays?: "entry first" | "delay key first";
 }
 
 export interface Scenario {
@@ -102,6 +104,10 @@ const writes = { writes: true };
 const A_TWICE = caller(0, twice);
 const B_TWICE = caller(1, twice);
 
+const LEADING: SessionSetup = { member: "leading" };
+const DELAYED: SessionSetup = { ...LEADING, delays: "entry first" };
+const DELAYED_OTHERWISE: SessionSetup = { ...LEADING, delays: "delay key first" };
+
 /** Each is explored completely. */
 export const SCENARIOS = {
   turns: scenario([A_TWICE, B_TWICE]),
@@ -151,6 +157,21 @@ export const SCENARIOS = {
     },
   ),
   "batches, late requests": scenario([A, caller(0, { name: "mail" })], { batches: true, lateRequests: 1 }),
+  "delays, losses": scenario([A, B], { sessions: [DELAYED, LEADING], losses: 1, pauses: 1 }),
+  "delays, losses, otherwise": scenario([A, B], {
+    sessions: [DELAYED_OTHERWISE, DELAYED],
+    losses: 1,
+    pauses: 1,
+  }),
+  "delays, revokes": scenario([A, B], { sessions: [DELAYED, LEADING], revokes: 1, longHolds: true }),
+  "delays, three clients": scenario([A, B, C], {
+    sessions: [DELAYED_OTHERWISE, LEADING, LEADING],
+  }),
+  "delays, turns": scenario([A_TWICE, B], { sessions: [DELAYED, DELAYED_OTHERWISE], aborts: 1 }),
+  "delays, siblings": scenario([A, A, B], { sessions: [DELAYED_OTHERWISE, LEADING], aborts: 1 }),
+  "delays, deletions": scenario([A, B], { sessions: [DELAYED, LEADING], deletions: 1, longHolds: true }),
+  "delays, late requests": scenario([A_TWICE], { sessions: [DELAYED], lateRequests: 1 }),
+  "delays, lockAll": scenario([caller(0, all), B], { sessions: [DELAYED, LEADING], pauses: 1 }),
   "batches, waits": scenario([A, caller(0, { name: "mail" }), B], { batches: true }),
 } satisfies Record<string, Scenario>;
 

@@ -1,15 +1,16 @@
-import { deleteKeys } from "./etcd.js";
+import { deleteKeys, keyOfPlace } from "./etcd.js";
 import { seenBy } from "./reading.js";
 import { progress, type Step } from "./step.js";
 import { sweeps } from "./sweeping.js";
 import { follow } from "./waiting.js";
-import { keeps, tell, type Caller, type Session, type World } from "./world.js";
+import { keeps, placeOf, tell, type Caller, type Key, type Session, type World } from "./world.js";
 
 const callersOf = (world: World, session: Session): Caller[] =>
   world.callers.filter((caller) => caller.setup.session === session.id);
 
 /** The session is over: holds end with a loss, waiting calls reject, and nothing more is sent. */
 export function loseSession(world: World, session: Session): void {
+  noteHeld(world, session);
   session.client = "over";
   session.doubted = [];
   session.sweeps = false;
@@ -26,14 +27,46 @@ export function loseSession(world: World, session: Session): void {
 export function endLease(world: World, session: Session, deletedBy: "its lease" | "hand"): void {
   const lease = session.lease;
   world.leases = world.leases.map((alive, id) => alive && id !== lease);
-  const hasKeys = world.keys.some((key) => key.deleted === 0 && key.lease === lease);
-  if (!hasKeys) return;
-  deleteKeys(world, (key) => key.lease === lease, deletedBy);
+  const ends = ({ lease: of }: Key): boolean =>
+    of === lease ||
+    (session.delayLease > 0 && of === session.delayLease && !keeps(world, "delay-outlives-lease"));
+  const ended = world.keys.filter((key) => key.deleted === 0 && ends(key));
+  noteHeld(world, session);
+  if (ended.length === 0) return;
+  deleteKeys(world, ends, deletedBy);
+  world.revision++;
+}
+
+/** What it holds when it ends: its work may still write. */
+function noteHeld(world: World, session: Session): void {
+  if (!session.delayLease) return;
+  const held = callersOf(world, session).filter(
+    (caller) => caller.state.at === "holding" && keyOfPlace(world, placeOf(caller))?.deleted === 0,
+  );
+  session.delaying = [...session.delaying, ...held.map(({ setup }) => setup.name)];
+}
+
+/** The delay is over: its lease expires, with the keys that are left of a crash. */
+function endDelay(world: World, session: Session): void {
+  tell(world, `${session.label}'s delay is over`);
+  session.delaying = [];
+  world.leases = world.leases.map((alive, id) => alive && id !== session.delayLease);
+  if (!world.keys.some((key) => key.deleted === 0 && key.lease === session.delayLease)) return;
+  deleteKeys(world, (key) => key.lease === session.delayLease, "its lease");
   world.revision++;
 }
 
 /** What happens to a session without a user or an accident. */
 export function sessionSteps(world: World, { id, client }: Session): Step[] {
+  const session = (w: World): Session => w.sessions[id]!;
+  const { lease, delayLease } = session(world);
+  const alive = world.leases[lease];
+  const steps = delayLease > 0 && !alive && world.leases[delayLease];
+  if (steps) return [progress("delay over", (w) => endDelay(w, session(w))), ...endSteps(world, id, client)];
+  return endSteps(world, id, client);
+}
+
+function endSteps(world: World, id: number, client: Session["client"]): Step[] {
   const session = (w: World): Session => w.sessions[id]!;
   const alive = world.leases[session(world).lease];
   if (alive && client !== "running") return [progress("run out", (w) => runOut(w, session(w)))];

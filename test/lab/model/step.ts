@@ -10,7 +10,7 @@ export type Does =
   /** etcd. */
   | ("arrives" | "batch arrives" | "late arrives" | "late vanishes" | "read arrives" | "catch up")
   /** A session. */
-  | ("run out" | "go on" | "hear" | "doubt ends" | "sweep");
+  | ("run out" | "go on" | "hear" | "doubt ends" | "sweep" | "delay over");
 
 /**
  * One thing that may happen next. Progress happens by itself, given time. A choice is up to a user, and an accident is

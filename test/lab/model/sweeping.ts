@@ -13,7 +13,9 @@ export function sweeps(world: World, session: Session): Step[] {
 
 /** After some time, in which lists have shown that nothing is there. Requests may still be in transit. */
 function doubtEnds(world: World, { id, doubted }: Session): Step[] {
-  const there = world.keys.some(({ key, deleted }) => deleted === 0 && doubted.includes(key));
+  const there = world.keys.some(
+    ({ key, delays, deleted }) => deleted === 0 && doubted.includes(delays ?? key),
+  );
   if (there || doubted.length === 0) return [];
   const end = (w: World): void => {
     const session = w.sessions[id]!;
@@ -26,9 +28,9 @@ function doubtEnds(world: World, { id, doubted }: Session): Step[] {
 function strays(world: World, session: Session): Step[] {
   if (!keeps(world, "late-keys-are-swept")) return [];
   if (!session.sweeps && !listsAlways(world)) return [];
-  const lease = session.lease;
+  const leases = [session.lease, ...(session.delayLease ? [session.delayLease] : [])];
   return world.keys
-    .filter((key) => key.deleted === 0 && key.lease === lease && !isOurs(world, key))
+    .filter((key) => key.deleted === 0 && leases.includes(key.lease) && !isOurs(world, key))
     .map((key) => ({ ...progress("sweep", (w) => sweep(w, session, key)), on: key.key }));
 }
 
@@ -50,8 +52,8 @@ function sweep(world: World, session: Session, key: Key): void {
 }
 
 /** Before the create revision of a place is known, its value identifies it. */
-export const isOurs = (world: World, { key, value, created }: Key): boolean =>
+export const isOurs = (world: World, { key, value, created, delays }: Key): boolean =>
   world.callers.some(({ place }) => {
-    if (place?.key !== key) return false;
+    if (place?.key !== (delays ?? key)) return false;
     return place.revision === 0 ? place.value === value : place.revision === created;
   });

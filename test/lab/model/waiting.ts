@@ -1,7 +1,7 @@
 import { keyOfPlace } from "./etcd.js";
 import { hold } from "./holding.js";
 import { siblings } from "./joining.js";
-import { gone } from "./leaving.js";
+import { endDelay, gone } from "./leaving.js";
 import { readAgain } from "./reading.js";
 import {
   breaks,
@@ -90,7 +90,7 @@ function followAs(world: World, caller: Caller, turn: Turn, { predecessor, decid
     predecessor,
     predecessorWatch: far ? undefined : watchOn(predecessor.key, both ? key : undefined),
     ownWatch: turn.ownWatch ?? (ruled && !both && !far ? watchOn(key) : undefined),
-    beforeWatch: watchBefore(turn, predecessor.before),
+    beforeWatch: watchBefore(world, turn, predecessor.before),
     verified: false,
     deleted: false,
     holdsSince: 0,
@@ -139,7 +139,7 @@ function decide(world: World, caller: Caller, turn: Turn, { mine, predecessor, r
   const decides = mayDecide(predecessor) || (both && !predecessor.isFar);
   const ruled = keeps(world, "own-end-in-one-watch") && keeps(world, "own-key-is-watched");
   const moves = decides !== both && ruled;
-  if (!suits(turn, predecessor) || moves) {
+  if (!suits(world, turn, predecessor) || moves) {
     follow(world, caller, seen, predecessor);
     return;
   }
@@ -156,23 +156,38 @@ function decide(world: World, caller: Caller, turn: Turn, { mine, predecessor, r
 
 /** Whether what is watched must end before the turn of a place behind `predecessor`. */
 function suits(
+  world: World,
   { beforeWatch, predecessorWatch, predecessor: last }: Turn,
   predecessor: Predecessor,
 ): boolean {
-  if (predecessorWatch) return last?.revision === predecessor.revision;
-  return beforeWatch !== undefined && beforeWatch.of === predecessor.before?.revision;
+  if (predecessorWatch) return isSame(world, last, predecessor);
+  return isWatched(world, beforeWatch, predecessor.before);
 }
+
+type Known = Pick<Predecessor, "key" | "revision">;
+
+const isSame = (world: World, one: Known | undefined, other: Known | undefined): boolean =>
+  one !== undefined &&
+  one.revision === other?.revision &&
+  (one.key === other.key || !keeps(world, "twins-are-two"));
+
+const isWatched = (world: World, watch: Turn["beforeWatch"], before: Known | undefined): boolean =>
+  isSame(world, watch && { key: watch.key, revision: watch.of }, before);
 
 /** The last answer has shown the predecessor, and the watches report what happened after it. */
 function verify(world: World, caller: Caller, turn: Turn): void {
   const { predecessor, holdsSince } = turn;
   if (turn.deleted)
     return endedMeanwhile(world, caller, turn, predecessor?.holder === true && holdsSince === 0);
-  caller.state = { ...turn, beforeWatch: watchBefore(turn, predecessor?.before), verified: true };
+  caller.state = { ...turn, beforeWatch: watchBefore(world, turn, predecessor?.before), verified: true };
 }
 
-const watchBefore = ({ beforeWatch }: Turn, before: Predecessor["before"]): Turn["beforeWatch"] => {
-  if (!before || beforeWatch?.of === before.revision) return before && beforeWatch;
+const watchBefore = (
+  world: World,
+  { beforeWatch }: Turn,
+  before: Predecessor["before"],
+): Turn["beforeWatch"] => {
+  if (!before || isWatched(world, beforeWatch, before)) return before && beforeWatch;
   return { ...watchOn(before.key), of: before.revision };
 };
 
@@ -222,5 +237,6 @@ function placeGone(world: World, caller: Caller): void {
   if (keyOfPlace(world, place)?.deleted === 0) {
     breaks(world, "true losses", `${caller.label} takes its place for lost, but ${place.key} lives`);
   }
+  endDelay(world, caller);
   gone(world, caller, undefined, { at: "again" });
 }

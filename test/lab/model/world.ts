@@ -13,6 +13,8 @@ export interface Key {
   /** The revision that deleted it, or 0 while it exists. */
   readonly deleted: number;
   readonly deletedBy: "nobody" | "its owner" | "its lease" | "hand";
+  /** It is the delay key of the place with this key, on the delay lease of its session. */
+  readonly delays?: string;
 }
 
 /** One key of a client in a queue, as the client knows it: (key, create revision), never a key alone. */
@@ -179,6 +181,10 @@ export interface Session {
   doubted: readonly string[];
   /** It has had a key in doubt: it looks for keys that are not places until the end of the lease. */
   sweeps: boolean;
+  /** The lease of its delay keys; 0 = none. */
+  readonly delayLease: number;
+  /** The names that it held when its lease ended before its holds did: they are free after the delay. */
+  delaying: readonly string[];
 }
 
 /** One moment: what etcd stores, what every client believes, and what is in transit between them. */
@@ -208,7 +214,8 @@ export interface World {
   said: string[];
 }
 
-export type Invariant = "single holder" | "fencing" | "no lost wake-up" | "no ghost" | "true losses";
+export type Invariant =
+  "single holder" | "fencing" | "no lost wake-up" | "no ghost" | "true losses" | "delay";
 
 export interface Broken {
   readonly invariant: Invariant;

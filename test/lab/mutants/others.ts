@@ -147,8 +147,8 @@ export const OTHERS: readonly Mutant[] = [
     patches: [
       {
         file: "election/election.js",
-        from: "const [oldest] = keys.values();",
-        to: "const oldest = [...keys.values()].at(-1);",
+        from: "const [first, second] = keys.values();",
+        to: "const [first, second] = [...keys.values()].reverse();",
       },
     ],
     hunt: leaders(["delete-key"]),

@@ -142,6 +142,40 @@ const MUTEX: readonly Mutant[] = [
     hunt: t1(["lose-releases", "drop-requests"], { ttlSeconds: 9 }),
   },
   {
+    name: "delay-forgotten",
+    wrong: "grants the delay lease without the delay: it ends soon after the session's own",
+    patches: [
+      {
+        file: "session/delay-lease.js",
+        from: "Math.ceil(ttlSeconds + releaseDelayMs / 1000) + LATE_SECONDS",
+        to: "ttlSeconds + LATE_SECONDS",
+      },
+    ],
+  },
+  {
+    name: "delay-key-left-behind",
+    wrong: "deletes the key of a released place, and not its delay key",
+    patches: [
+      {
+        file: "queue/txns.js",
+        from: "success: [...deletes(entry), ...reads]",
+        to: 'success: [{ kind: "delete", key }, ...reads]',
+      },
+      NO_SWEEP,
+    ],
+  },
+  {
+    name: "delay-key-taken-for-its-entry",
+    wrong: "tells entries apart by their create revision alone, which an entry and its delay key share",
+    patches: [
+      {
+        file: "queue/lock-mode.js",
+        from: "a !== undefined && a.revision === b.revision && keyText(a.target.key) === keyText(b.target.key)",
+        to: "a !== undefined && a.revision === b.revision",
+      },
+    ],
+  },
+  {
     name: "handle-before-probe",
     wrong: "uses a lease before the probe for `etcd grpc-proxy` that was sent beside its grant is answered",
     patches: [
@@ -193,7 +227,7 @@ const MUTEX: readonly Mutant[] = [
   {
     name: "local-wake-up-without-read",
     wrong: "gives the lock to a local waiter when the local place before it ends in any way",
-    patches: [{ file: "queue/queue.js", from: "if (isFirst(next))", to: "if (next)" }],
+    patches: [{ file: "queue/queue.js", from: "if (isFirst?.(next))", to: "if (next)" }],
     hunt: t1(["link-reset"]),
   },
   {

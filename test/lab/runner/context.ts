@@ -12,6 +12,8 @@ export interface Context {
   readonly cluster: Cluster;
   readonly register: Pick<Register, "read" | "write">;
   readonly ttlSeconds: number;
+  /** Of the sessions that lanes open. */
+  readonly releaseDelayMs?: number | undefined;
   readonly locks: readonly string[];
   /** What is acquired under these names. */
   readonly of: Of;

@@ -166,9 +166,13 @@ export interface Setting {
   readonly locks: string;
   /** Keys of the register: `${registers}${lock}`. */
   readonly registers: string;
+  /** The option of all sessions. */
+  readonly releaseDelayMs?: number | undefined;
 }
 export interface Run {
   readonly history: readonly Step[];
   readonly server: readonly ServerEvent[];
+  /** Events of the delay keys of entries, which `server` leaves out. */
+  readonly delayKeys?: readonly ServerEvent[];
   readonly setting: Setting;
 }

@@ -44,13 +44,13 @@ export class Lane {
 
   /** Its own session, reopened after a loss, or the cluster's standing one. */
   async #source(): Promise<Cluster | Session | undefined> {
-    const { cluster, leasehold, ttlSeconds } = this.#context;
+    const { cluster, leasehold, ttlSeconds, releaseDelayMs } = this.#context;
     if (this.#kind === "shared") return cluster;
     if (this.#session?.state === "live" || this.#session?.state === "jeopardy") return this.#session;
     const none = [{ id: this.#context.nextId(), lock: "" }];
     this.#log.note("invoke", "open", none);
     try {
-      const options = { ttlSeconds, owner: this.#owner, timeoutMs: 3000 };
+      const options = { ttlSeconds, releaseDelayMs, owner: this.#owner, timeoutMs: 3000 };
       this.#session = await leasehold.Session.open(cluster, options);
       this.#log.note("ok", "open", none);
       return this.#session;

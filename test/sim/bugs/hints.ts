@@ -16,6 +16,9 @@ const MANY: Hints = { of: "mutex", processes: 2, lanes: 4, names: 4 };
 /** Of a candidate: with its key, more than the 65,535 bytes that a new connection may send. */
 const LONGEST_VALUE = 65_536;
 
+/** Each session has a delay. */
+const DELAYED: Hints = { ttlSeconds: 3, releaseDelayMs: 3000 };
+
 /** Mutants that the simulation cannot show: it has no sockets of Node.js, whose events carry an async context. */
 export const UNSIMULATED: ReadonlySet<string> = new Set(["context-inherited", "live-parent-revoked"]);
 
@@ -37,6 +40,12 @@ export const MUTANT_HUNTS: Readonly<Record<string, Ground>> = {
   "read-before-watch": at({ of: "mutex", ...LATE }),
   "stale-answer-accepted": { workload: "stale-member" },
   "cleanup-not-retried": at({ of: "mutex", ...OFTEN, faults: ["link-lose-requests", "link-lossy"] }),
+  "delay-forgotten": at({ ...OFTEN, of: "mutex", faults: ["kill-holder"], names: 1, ...DELAYED }),
+  "delay-key-left-behind": at({ of: "mutex", ...DELAYED }),
+  "delay-key-taken-for-its-entry": at({
+    ...{ of: "mutex", faults: ["kill-holder", "delete-key", "link-slow", "link-cut"], gapMs: [20, 200] },
+    ...{ processes: 4, lanes: 1, names: 1, ...DELAYED },
+  }),
   "handle-before-probe": { workload: "etcd-proxy" },
   "join-in-doubt-left-behind": at({ of: "mutex", ...OFTEN, faults: ["link-lose-answers", "link-lossy"] }),
   "header-revision": at({ of: "mutex", ...OFTEN, faults: ["link-lose-answers", "link-lossy"] }),

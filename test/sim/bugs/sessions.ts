@@ -57,7 +57,7 @@ export const SESSIONS: readonly Bug[] = [
     patches: [
       {
         file: "session/lease.js",
-        from: "            deleteEntries(services, lease.entries(), leaseEndsMs),\n",
+        from: "            deleteEntries(services, lease.entries(), { withinMs: leaseEndsMs, isIdle }),\n",
         to: "",
       },
     ],

@@ -243,8 +243,8 @@ export class SimCrew {
 
   #connectOptions(n: number) {
     const { requestTimeoutMs, work } = this.options;
-    const session = { ttlSeconds: work.ttlSeconds, owner: `${this.processes[n]}/shared` };
-    const { maxStallMs } = work;
+    const { ttlSeconds, releaseDelayMs, maxStallMs } = work;
+    const session = { ttlSeconds, releaseDelayMs, owner: `${this.processes[n]}/shared` };
     const thread = maxStallMs === undefined ? {} : { renewal: "worker" as const, maxStallMs };
     return { requestTimeoutMs, session, ...(work.auth && { auth: USER }), ...thread };
   }

@@ -23,6 +23,8 @@ export interface SimOptions {
   readonly version: SimVersion;
   readonly of: Of;
   readonly ttlSeconds: number;
+  /** The option of all sessions. Default: none. */
+  readonly releaseDelayMs?: number | undefined;
   readonly processes: number;
   /** Of etcd: 1, 3 or 5. Default: 1. */
   readonly members?: number | undefined;
@@ -135,7 +137,8 @@ export class SimRun {
 
   /** Every call ends, every key is deleted while its session is open, then every lease ends. */
   async settle(): Promise<void> {
-    const patience = 2 * (2 * this.options.ttlSeconds + 5) * 1000;
+    const { ttlSeconds, releaseDelayMs = 0 } = this.options;
+    const patience = 2 * (2 * ttlSeconds + 5) * 1000 + releaseDelayMs;
     const { etcd, workers } = this.#crew;
     for (const worker of workers()) worker.finish();
     await this.#kernel.run(() => this.#recoveries.size === 0, patience);
@@ -157,13 +160,18 @@ export class SimRun {
   }
 
   result(): SimResult {
-    const { ttlSeconds, maxStallMs } = this.options;
+    const { ttlSeconds, maxStallMs, releaseDelayMs } = this.options;
     const { now, hash, events } = this.#kernel;
     const setting = {
       ...{ ttlSeconds, requestTimeoutMs: REQUEST_TIMEOUT_MS, members: this.options.members ?? 1 },
-      ...{ locks: PLACES, registers: REGISTERS, ...(maxStallMs !== undefined && { maxStallMs }) },
+      ...{
+        locks: PLACES,
+        registers: REGISTERS,
+        releaseDelayMs,
+        ...(maxStallMs !== undefined && { maxStallMs }),
+      },
     };
-    const run = { history: this.#history, server: this.#crew.server.events, setting };
+    const run = { history: this.#history, ...this.#crew.server.split(), setting };
     const { calls: requests } = this.#crew.etcd;
     const counts = { calls: this.#calls, requests, hits: this.#hits, events };
     return { run, planned: this.#planned, hash, ...counts, virtualMs: now };

@@ -22,6 +22,7 @@ export interface Work {
   readonly locks: readonly string[];
   readonly registers: string;
   readonly ttlSeconds: number;
+  readonly releaseDelayMs?: number | undefined;
   readonly lanes: number;
   readonly camp: number;
   readonly valueBytes?: number | undefined;
@@ -96,10 +97,10 @@ export class SimWorker {
 
   #context(): Context {
     const { work, machine, p } = this;
-    const { leasehold, of, locks, ttlSeconds, camp, history, valueBytes = 0 } = work;
+    const { leasehold, of, locks, ttlSeconds, releaseDelayMs, camp, history, valueBytes = 0 } = work;
     const time = nodeTime(history, machine.clock);
     return {
-      ...{ p, leasehold, of, locks, ttlSeconds, camp, time, valueBytes, beats: undefined },
+      ...{ p, leasehold, of, locks, ttlSeconds, releaseDelayMs, camp, time, valueBytes, beats: undefined },
       cluster: machine.cluster,
       register: this.#register,
       finishing: () => this.#finishing,

@@ -132,7 +132,11 @@ describe("a call of a cluster that was answered before", () => {
 
 describe("a session that could not be opened", () => {
   const open = ({ state }: FakeCluster) =>
-    openLease(state, { ttlSeconds: 4, owner: undefined }, { signal: undefined, timeoutMs: undefined });
+    openLease(
+      state,
+      { ttlSeconds: 4, owner: undefined, releaseDelayMs: 0 },
+      { signal: undefined, timeoutMs: undefined },
+    );
 
   test("because no request was ever sent leaves nothing to revoke: a close waits for nothing", async () => {
     const { cluster } = world(() => REFUSED);

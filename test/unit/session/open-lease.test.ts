@@ -11,7 +11,7 @@ async function opening() {
   const cluster = new FakeCluster();
   const opened = openLease(
     cluster.state,
-    { ttlSeconds: TTL_SECONDS, owner: undefined },
+    { ttlSeconds: TTL_SECONDS, owner: undefined, releaseDelayMs: 0 },
     { signal: undefined, timeoutMs: undefined },
   );
   await settle();

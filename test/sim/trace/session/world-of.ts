@@ -22,7 +22,10 @@ export function newWorld(label: string, keys: readonly Key[], revision: number):
     without: new Set(),
     ...{ revision, lagging: revision, keys, leases: [true, true], callers: [], late: [] },
     sessions: [
-      { id: 0, label, lease: OURS, client: "running", member: "lagging", doubted: [], sweeps: false },
+      {
+        ...{ id: 0, label, lease: OURS, client: "running", member: "lagging", doubted: [], sweeps: false },
+        ...{ delayLease: 0, delaying: [] },
+      },
     ],
     ...{ granted: {}, written: {}, left: UNLIMITED, broken: undefined, said: [] },
   };

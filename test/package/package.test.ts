@@ -157,6 +157,8 @@ describe("the built package", () => {
     expect(Object.fromEntries(importing)).toEqual({
       "leasehold.js": [`./${CORE}`],
       "leasehold-cli.js": ["./leasehold-cli-main.js"],
+      "leasehold-guardian.js": ["./leasehold-client.js"],
+      "leasehold-renewal.js": ["./leasehold-client.js"],
     });
   });
 

@@ -165,6 +165,20 @@ describe("everything else is as on the main thread", { concurrent: true }, () =>
     await worker.terminate();
   });
 
+  test("a delay lease is renewed with its session's", async ({ expect }) => {
+    const session = { ttlSeconds: TTL_SECONDS, releaseDelayMs: 1000 };
+    await using program = await Busy.start(optionsOf({ session }), "delayed/a");
+    const both = await placesOf(etcd.member, "delayed/a");
+    expect(both).toHaveLength(2);
+    expect(await program.block(4 * TTL_MS)).toMatchObject({ held: true });
+
+    expect(await placesOf(etcd.member, "delayed/a")).toEqual(both);
+    expect(await program.end("close")).toBe(0);
+    // The lock was still held: its delay lasts.
+    expect(await placesOf(etcd.member, "delayed/a")).toHaveLength(1);
+    await expect.poll(() => placesOf(etcd.member, "delayed/a")).toEqual([]);
+  });
+
   test("the guardian revokes at once what a worker thread renews", async ({ expect }) => {
     const options = optionsOf({ guardian: true, session: { ttlSeconds: 60 } });
     await using program = await Busy.start(options, "both/a");

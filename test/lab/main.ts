@@ -112,6 +112,7 @@ async function once(name: TierName, options: ChaosOptions, { seconds, keep, only
     auth,
     guardian,
     maxStallMs,
+    releaseDelayMs,
     etcdVersion,
   } = options;
   const { without } = options;
@@ -126,6 +127,7 @@ async function once(name: TierName, options: ChaosOptions, { seconds, keep, only
     ...(auth && { auth }),
     guardian,
     ...(maxStallMs !== undefined && { maxStallMs }),
+    ...(releaseDelayMs !== undefined && { releaseDelayMs }),
     ...(faults && { faults }),
     ...(wanted && { only: wanted }),
     ...(etcdVersion !== undefined && { etcdVersion }),
@@ -176,6 +178,7 @@ function replay(tier: TierName, options: ChaosOptions): string {
     ...(options.tls ? ["--tls"] : []),
     ...(options.guardian ? ["--guardian"] : []),
     ...(options.maxStallMs === undefined ? [] : ["--max-stall", String(options.maxStallMs / 1000)]),
+    ...(options.releaseDelayMs === undefined ? [] : ["--delay", String(options.releaseDelayMs / 1000)]),
   ].join(" ");
 }
 

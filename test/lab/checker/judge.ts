@@ -2,6 +2,7 @@
 import type { Run } from "../runner/history.js";
 import { abortedCallsLeave } from "./abort-rules.js";
 import { claimsNeverOverlap } from "./claims.js";
+import { delayAfterCrash } from "./delay-rules.js";
 import { endsOnce } from "./ends.js";
 import { factsOf, type Finding, type Rule } from "./facts.js";
 import { noFalseLoss } from "./false-loss.js";
@@ -30,6 +31,7 @@ const RULES = {
     I14: allAtOnce,
     ...{ I15: observersAgree, I16: proclaimedOnce, I17: healthyMajorityServes },
     I18: stuckProcessesLoseTheirs,
+    I19: delayAfterCrash,
     crash: noCrash,
   },
 } satisfies Record<string, Rule>;

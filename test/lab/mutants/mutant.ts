@@ -27,6 +27,7 @@ export interface Hunt extends Pick<
   | "auth"
   | "guardian"
   | "maxStallMs"
+  | "releaseDelayMs"
 > {
   readonly tier: TierName;
   readonly seconds: number;

@@ -151,6 +151,7 @@ const MUTEX: readonly Mutant[] = [
         to: "ttlSeconds + LATE_SECONDS",
       },
     ],
+    hunt: t1(["kill-holder"], { releaseDelayMs: 3000, camp: 1 }),
   },
   {
     name: "delay-key-left-behind",
@@ -163,6 +164,7 @@ const MUTEX: readonly Mutant[] = [
       },
       NO_SWEEP,
     ],
+    hunt: t1(["delete-key"], { releaseDelayMs: 3000 }),
   },
   {
     name: "delay-key-taken-for-its-entry",

@@ -1,4 +1,5 @@
 // A seeded run: workers, its own etcd, scheduled faults, and the recorded history.
+import { splitEvents } from "./delay-keys.js";
 import { cpSync, openSync } from "node:fs";
 import { mkdtemp } from "node:fs/promises";
 import os from "node:os";
@@ -49,6 +50,8 @@ export interface LabOptions {
   readonly guardian?: boolean;
   /** A worker thread of each worker renews its leases, up to a stall of so long. */
   readonly maxStallMs?: number;
+  /** Of all sessions. */
+  readonly releaseDelayMs?: number;
   /** What is acquired under the names; default: a mutex. */
   readonly of?: Of;
   /** A folder with another build of leasehold. */
@@ -134,8 +137,16 @@ class Lab {
     );
     const { hosts, access } = from.ground;
     const work = { seed, locks, of, registers: REGISTERS, ttlSeconds, lanes, camp, valueBytes, build };
-    const { guardian = false, maxStallMs } = options;
-    const task = { ...work, hosts, access, guardian, maxStallMs, requestTimeoutMs: REQUEST_TIMEOUT_MS };
+    const { guardian = false, maxStallMs, releaseDelayMs } = options;
+    const task = {
+      ...work,
+      hosts,
+      access,
+      guardian,
+      maxStallMs,
+      releaseDelayMs,
+      requestTimeoutMs: REQUEST_TIMEOUT_MS,
+    };
     this.#crew = new Crew({ count: workers, folder: from.folder, task });
     this.#kinds = chosen(options);
     const { lastsMs } = options;
@@ -171,7 +182,8 @@ class Lab {
 
   /** Every call ends, every key is deleted while its session is open, then every lease ends: checked in that order. */
   async settle(): Promise<void> {
-    const patience = 2 * (2 * this.#options.ttlSeconds + 5) * 1000;
+    const { ttlSeconds, releaseDelayMs = 0 } = this.#options;
+    const patience = 2 * (2 * ttlSeconds + 5) * 1000 + releaseDelayMs;
     const { workers } = this.#crew;
     await Promise.all(workers.map((worker) => worker.finish(patience)));
     const living = () => this.#observer.living(PLACES);
@@ -212,18 +224,18 @@ class Lab {
   #run(): Run {
     const files = [...this.#crew.journals, path.join(this.#folder, "run.jsonl")];
     const history = files.flatMap(readJournal).sort((a, b) => Number(a.t - b.t));
+    const { ttlSeconds, maxStallMs, releaseDelayMs } = this.#options;
     const setting = {
-      ttlSeconds: this.#options.ttlSeconds,
-      ...(this.#options.maxStallMs !== undefined && { maxStallMs: this.#options.maxStallMs }),
+      ...{ ttlSeconds, releaseDelayMs, ...(maxStallMs !== undefined && { maxStallMs }) },
       requestTimeoutMs: REQUEST_TIMEOUT_MS,
       ...{ members: this.#ground.members.length, locks: PLACES, registers: REGISTERS },
     };
-    return { history, server: this.#observer.events, setting };
+    return { history, ...splitEvents(this.#observer.events), setting };
   }
 
-  #keepAs(folder: string, { server, setting }: Run): void {
+  #keepAs(folder: string, { server, delayKeys = [], setting }: Run): void {
     const truth = openSync(path.join(this.#folder, "server.jsonl"), "a");
-    for (const event of server) record(truth, event);
+    for (const event of [...server, ...delayKeys]) record(truth, event);
     record(openSync(path.join(this.#folder, "setting.json"), "w"), setting);
     cpSync(this.#folder, folder, { recursive: true });
   }

@@ -30,6 +30,7 @@ export interface Task extends BaseTask {
   readonly valueBytes: number;
   readonly guardian: boolean;
   readonly maxStallMs?: number;
+  readonly releaseDelayMs?: number;
   /** A folder with another build of leasehold. */
   readonly build?: string;
 }
@@ -82,7 +83,7 @@ const cluster = leasehold.connect({
   requestTimeoutMs,
   guardian: task.guardian,
   ...(task.maxStallMs !== undefined && { renewal: "worker", maxStallMs: task.maxStallMs }),
-  session: { ttlSeconds, owner: `${p}/shared` },
+  session: { ttlSeconds, releaseDelayMs: task.releaseDelayMs, owner: `${p}/shared` },
 });
 const first = Number(/\d+/.exec(p)?.[0]);
 const register = new Register({
@@ -104,6 +105,7 @@ const context = {
     cluster,
     register,
     ttlSeconds,
+    releaseDelayMs: task.releaseDelayMs,
     locks: task.locks,
     of: task.of,
     camp: task.camp,

@@ -1,5 +1,5 @@
 // Invariants of a run beside those of the lab.
-import { delayedBy } from "../../../src/keys.js";
+import { followedInDelay } from "../../lab/checker/delay-rules.js";
 import { factsOf, type Facts } from "../../lab/checker/facts.js";
 import type { Hold } from "../../lab/checker/calls.js";
 import type { Run } from "../../lab/runner/history.js";
@@ -69,42 +69,9 @@ const grantedUnderItsKey: Rule = ({ holds, placeOf }) =>
       (hold) => `${nameOf(hold)} was granted under the revision ${hold.token}, at which no key was created`,
     );
 
-/** Another client has deleted it. */
-const TAKEN_BY = ["delete-key", "purge"];
-const REVOKED = "revoke-lease";
-
-/**
- * After the end of a holder's lease its delay key stays for the delay, and nobody behind it is granted an exclusive hold before its
- * end. A release deletes both in one revision.
- */
-const delayAfterCrash: Rule = (facts) => {
-  const { setting, delayKeys, placeOf, holds } = facts;
-  const { releaseDelayMs = 0 } = setting;
-  if (delayKeys.length === 0 || releaseDelayMs === 0) return [];
-  const took = new Set(TAKEN_BY.flatMap((fault) => [...tookBy(facts, fault)]));
-  const revoked = tookBy(facts, REVOKED);
-  const deletions = delayKeys.filter(
-    ({ type, rev }) => type === "DELETE" && !took.has(rev) && !revoked.has(rev),
-  );
-  const byCreate = new Map(deletions.map((event) => [`${event.create} ${delayedBy(event.key)}`, event]));
-  return holds.flatMap((hold) => {
-    const place = placeOf.get(hold);
-    const freed = place && byCreate.get(`${place.create} ${place.key}`);
-    const { deleted, deletedSeen } = place ?? {};
-    if (!freed || deleted === undefined || deletedSeen === undefined) return [];
-    if (freed.rev === deleted || took.has(deleted) || hold.releasing !== undefined) return [];
-    const gapMs = Number(freed.tSeen - deletedSeen) / 1e6;
-    const early = gapMs < releaseDelayMs ? [`${nameOf(hold)} was followed after ${gapMs} ms`] : [];
-    const isNext = (other: Hold): boolean => other.lock === hold.lock && other.create > hold.create;
-    const next = holds.filter(
-      (other) => isNext(other) && !(other.shared && hold.shared) && other.granted < freed.tSeen,
-    );
-    return [...early, ...next.map((other) => `${nameOf(other)} was granted in the delay of ${nameOf(hold)}`)];
-  });
-};
-
 const RULES = {
-  "delay after a crash": delayAfterCrash,
+  // The observer of a simulated run sees everything when it happens.
+  "delay after a crash": (facts) => followedInDelay(facts, 0),
   "granted under its key": grantedUnderItsKey,
   "held when granted": heldWhenGranted,
   "loss reported at release": lossReportedAtRelease,

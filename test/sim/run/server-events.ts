@@ -1,5 +1,5 @@
 import type { ServerEvent } from "../../lab/runner/history.js";
-import { delayedBy } from "../../../src/keys.js";
+import { splitEvents } from "../../lab/runner/delay-keys.js";
 import type { Change } from "../../../src/memory/store.js";
 
 /** The key-value pair that a deletion removed. */
@@ -27,15 +27,8 @@ export class ServerEvents {
     }
   }
 
-  /** Delay keys have the place in the queue of their entries, and are no entries. */
-  split(): { readonly server: readonly ServerEvent[]; readonly delayKeys: readonly ServerEvent[] } {
-    const idOf = (key: string | undefined, create: bigint): string => `${create} ${key ?? ""}`;
-    const put = new Set(this.events.map(({ key, create }) => idOf(key, create)));
-    const isDelay = ({ key, create }: ServerEvent): boolean => put.has(idOf(delayedBy(key), create));
-    return {
-      server: this.events.filter((event) => !isDelay(event)),
-      delayKeys: this.events.filter(isDelay),
-    };
+  split(): ReturnType<typeof splitEvents> {
+    return splitEvents(this.events);
   }
 
   /** The keys that exist under `prefix`, in create order. */

@@ -1,0 +1,47 @@
+import { delayedBy } from "../../../src/keys.js";
+import type { Hold } from "./calls.js";
+import { type Facts, nameOf, type Rule } from "./facts.js";
+import { BREATH } from "./troubles.js";
+
+/** Another client has deleted it. */
+const TAKEN_BY = ["delete-key", "purge"];
+const REVOKED = "revoke-lease";
+
+/** The revisions at which a fault has removed entries. */
+const tookBy = ({ troubles }: Facts, faults: readonly string[]): ReadonlySet<bigint> =>
+  new Set(troubles.faults.filter((each) => faults.includes(each.fault)).flatMap(({ took }) => [...took]));
+
+/** I19: with `releaseDelayMs`, nobody follows a holder that has crashed before its delay is over. */
+export const delayAfterCrash: Rule = (facts) =>
+  followedInDelay(facts, Number(BREATH) / 1e6).map((text) => ({ text }));
+
+/**
+ * After the end of a holder's lease its delay key stays for the delay, and nobody behind it is granted an exclusive hold before its
+ * end. A release deletes both in one revision. `lateMs`: so late may the observer have seen an end.
+ */
+export function followedInDelay(facts: Facts, lateMs: number): readonly string[] {
+  const { setting, delayKeys, placeOf, holds } = facts;
+  const { releaseDelayMs = 0 } = setting;
+  if (delayKeys.length === 0 || releaseDelayMs === 0) return [];
+  const took = tookBy(facts, TAKEN_BY);
+  const revoked = tookBy(facts, [REVOKED]);
+  const deletions = delayKeys.filter(
+    ({ type, rev }) => type === "DELETE" && !took.has(rev) && !revoked.has(rev),
+  );
+  const byCreate = new Map(deletions.map((event) => [`${event.create} ${delayedBy(event.key)}`, event]));
+  return holds.flatMap((hold) => {
+    const place = placeOf.get(hold);
+    const freed = place && byCreate.get(`${place.create} ${place.key}`);
+    const { deleted, deletedSeen } = place ?? {};
+    if (!freed || deleted === undefined || deletedSeen === undefined) return [];
+    if (freed.rev === deleted || took.has(deleted) || hold.releasing !== undefined) return [];
+    const gapMs = Number(freed.tSeen - deletedSeen) / 1e6;
+    const early = gapMs + lateMs < releaseDelayMs ? [`${nameOf(hold)} was followed after ${gapMs} ms`] : [];
+    const isNext = (other: Hold): boolean => other.lock === hold.lock && other.create > hold.create;
+    const until = freed.tSeen - BigInt(Math.round(lateMs * 1e6));
+    const next = holds.filter(
+      (other) => isNext(other) && !(other.shared && hold.shared) && other.granted < until,
+    );
+    return [...early, ...next.map((other) => `${nameOf(other)} was granted in the delay of ${nameOf(hold)}`)];
+  });
+}

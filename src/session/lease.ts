@@ -219,6 +219,7 @@ export class Lease implements KeptLease {
   #renewal: Renewal;
   /** Set if another thread renews the lease. */
   readonly #elsewhere: Renewed | undefined;
+  #hearing = false;
   /** Why etcd did not extend it, since the last renewal. */
   #refusal: EtcdRefusedError | undefined;
   /** A renewal was sent because the suspend clock raised doubt. */
@@ -388,8 +389,11 @@ export class Lease implements KeptLease {
   }
 
   lose(loss: "expired" | "revoked", now = this.services.clock.now()): void {
-    // What the thread that renews has said meanwhile may be the reason.
+    // What the thread that renews has said meanwhile may be the reason. Each of its messages asks for the state, and finds it lost.
+    if (this.#hearing) return;
+    this.#hearing = true;
     this.#elsewhere?.hear();
+    this.#hearing = false;
     if (this.#over.signal.aborted) return;
     this.#end("lost", lossOf(this, loss, this.#lossReport(now)), this.#report(now));
     // A renewal still in a socket may have extended the lease, and waiters would wait behind keys that have no holder.

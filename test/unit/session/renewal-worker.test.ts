@@ -18,6 +18,7 @@ type Keep = Extract<RenewalOrder, { do: "keep" }>;
 class FakeThread {
   readonly orders: RenewalOrder[] = [];
   terminated = false;
+  hear: () => void = () => undefined;
 
   constructor(
     readonly pulse: SharedPulse,
@@ -46,7 +47,7 @@ function world(options: Readonly<Record<string, unknown>> = {}) {
     threads.push(thread);
     return {
       post: (order) => void thread.orders.push(order),
-      hear: () => undefined,
+      hear: () => thread.hear(),
       terminate: () => void (thread.terminated = true),
     };
   };
@@ -75,6 +76,20 @@ describe("a lease that another thread renews", () => {
 
     expect(lease.over).toBe(true);
     expect(String(lease.signal.reason)).toMatch(/renews no more after maxStallMs \(10000\)/);
+  });
+
+  test("is lost at its deadline after thousands of messages that nobody has read", () => {
+    const { cluster, clock, threads } = world();
+    const lease = cluster.lease(TTL_SECONDS);
+    const thread = threads[0]!;
+    let unread = 20_000;
+    thread.hear = () => {
+      while (unread-- > 0) thread.renewed(clock.monotonic() - 2 * TTL_MS).tell();
+    };
+    clock.freeze(4 * TTL_MS);
+
+    expect(lease.over).toBe(true);
+    expect(lease.signal.reason).toMatchObject({ loss: "expired" });
   });
 
   test("is lost at once if etcd has no such lease", () => {

@@ -128,7 +128,7 @@ export interface CallPolicy {
   /** The verdicts of etcd with which a call that is no transaction rejects. Default: none. */
   readonly answers?: readonly AnswerKind[];
   /** etcd has no lease of the call: ends the session, whose end is the error for the caller. */
-  readonly onLeaseGone?: () => void;
+  readonly onLeaseGone?: (() => void) | undefined;
   /** An attempt may have been executed, or may yet be: it was sent, and etcd has not said that it was not executed. */
   readonly onUnanswered?: () => void;
   /** Repeats the call after a rejection by etcd, too: what it removes must not stay. */

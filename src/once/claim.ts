@@ -69,8 +69,12 @@ export class SlotWaiter implements TurnWaiter<Outcome> {
     return LockTable.of(this.lease).queue(this.plan.name);
   }
 
-  #policy(): CallPolicy {
-    return { ...this.lease.policy(`claim ${this.plan.text}`), again: () => !this.#gaveUp };
+  get #what(): string {
+    return `claim ${this.plan.text}`;
+  }
+
+  #policy(policy = this.lease.policy(this.#what)): CallPolicy {
+    return { ...policy, again: () => !this.#gaveUp };
   }
 
   /** Claims the slot if it may be run and the queue is empty: by a second attempt if it has a mark. */
@@ -100,17 +104,20 @@ export class SlotWaiter implements TurnWaiter<Outcome> {
 
   async #put(entry: QueueEntry, begun: Begun): Promise<TxnAnswer> {
     const txn = tryTxn(this.plan, entry, begun);
-    const policy = { ...this.#policy(), onUnanswered: () => entry.attemptUnanswered() };
+    const policy = {
+      ...this.#policy(this.lease.joinPolicy(this.#what)),
+      onUnanswered: () => entry.attemptUnanswered(),
+    };
     try {
       return await this.lease.services.client.txn(txn, policy);
     } catch (error) {
-      await joinRefused(this.lease, txn, error);
+      const reason = await joinRefused(this.lease, txn, error);
       // Both keys may have been put, or may still be.
       const put = markIs(this.plan, begun.mark);
       if (entry.inDoubt) void undo(this.lease, this.plan, put).then(() => this.#leave(entry));
       else this.#discard(entry);
       this.lease.signal.throwIfAborted();
-      throw error;
+      throw reason;
     }
   }
 

@@ -4,7 +4,7 @@ import type { KeyValue, Range, RangeAnswer } from "../etcd/port.js";
 import type { CallPolicy } from "../etcd/retry.js";
 import type { Waited } from "../hold/acquire.js";
 import type { EtcdServices } from "../session/connection.js";
-import { pathOf } from "../keys.js";
+import { delayedBy, pathOf } from "../keys.js";
 import { queueRange } from "./lock-mode.js";
 import { type Aged, byAge, SeenEntry, withoutDelayKeys } from "./seen-entry.js";
 
@@ -95,6 +95,20 @@ export async function readKeys<K>(
   return { revision: at, keys: new Map(found.map(({ bytes, kept }) => [bytes, kept])) };
 }
 
+/** The entry that a key stands for: etcd gives keys of one create revision in any order, and this may be its delay key. */
+export async function entryBeside(
+  { services: { client }, policy }: Asking,
+  kv: KeyValue,
+  revision: bigint,
+): Promise<KeyValue> {
+  const key = delayedBy(kv.key.toString("latin1"));
+  if (key === undefined) return kv;
+  const {
+    kvs: [entry],
+  } = await client.range({ key: Buffer.from(key, "latin1"), revision }, policy);
+  return entry?.createRevision === kv.createRevision ? entry : kv;
+}
+
 /** Milliseconds that each lease has left by etcd's word; a lease that has ended has none. */
 export async function remainingTtls(
   { client }: EtcdServices,
@@ -152,11 +166,12 @@ async function readQueue(services: EtcdServices, name: string, policy: CallPolic
   const { first, revisions } = await atOneRevision(async () => {
     const oldest = { order: "oldest first", limit: VALUES, ...range } as const;
     const { header, kvs, more } = await services.client.range(oldest, policy);
-    if (!more) return { first: kvs[0], revisions: revisionsOf(kvs.map(keep)) };
+    const first = kvs[0] && (await entryBeside({ services, policy }, kvs[0], header.revision));
+    if (!more) return { first, revisions: revisionsOf(kvs.map(keep)) };
     // Without the values of all others: the call that waits for this has half a second left.
     const all = { revision: header.revision, keysOnly: true, ...range };
     const { keys } = await readKeys({ services, policy }, all, { keep });
-    return { first: kvs[0], revisions: revisionsOf([...keys.values()]) };
+    return { first, revisions: revisionsOf([...keys.values()]) };
   });
   if (!first) return { revisions, holder: undefined };
   const ttls = await remainingTtls(services, [first.leaseId], policy);

@@ -137,7 +137,7 @@ export class Joiner {
   #policy({ names, limits }: JoinWanted, entries: readonly QueueEntry[] = []): CallPolicy {
     const what = `join the queue${names.length > 1 ? "s" : ""} of "${names.join('", "')}"`;
     const onUnanswered = (): void => entries.forEach((entry) => entry.attemptUnanswered());
-    return { onUnanswered, ...this.table.lease.policy(what), ...limits };
+    return { onUnanswered, ...this.table.lease.joinPolicy(what), ...limits };
   }
 
   /**
@@ -185,12 +185,12 @@ export class Joiner {
   /** What the caller gets. The put may have been applied, or may still be: an entry in doubt is deleted. */
   async #refused(entries: readonly QueueEntry[], txn: Txn, error: unknown): Promise<unknown> {
     const { lease } = this.table;
-    await joinRefused(lease, txn, error);
+    const reason = await joinRefused(lease, txn, error);
     for (const entry of entries) {
       if (entry.inDoubt) this.#queueOf(entry).leaveInBackground(entry);
       else this.#discard(entry);
     }
-    return lease.signal.aborted ? lease.signal.reason : error;
+    return lease.signal.aborted ? lease.signal.reason : reason;
   }
 
   #confirm(entry: QueueEntry, revision: bigint, { succeeded }: TxnAnswer): JoinedEntry {

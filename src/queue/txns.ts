@@ -1,5 +1,6 @@
-import { EtcdRefusedError } from "../errors.js";
-import type { Operation, Range, Txn } from "../etcd/port.js";
+import { EtcdRefusedError, SessionClosedError } from "../errors.js";
+import { LeaseNotFoundError, type Operation, type Range, type Txn } from "../etcd/port.js";
+import type { DelayLease } from "../session/delay-lease.js";
 import type { Lease } from "../session/lease.js";
 import type { JoinedEntry, QueueEntry } from "./entry.js";
 import type { When } from "./lock-mode.js";
@@ -68,10 +69,23 @@ export function leaveTxn(entry: QueueEntry, ranges: readonly Range[]): Txn {
   };
 }
 
-/** etcd rejected a join: marks the lease if a key on it is the reason. */
-export async function joinRefused(lease: Lease, txn: Txn, error: unknown): Promise<void> {
+/** etcd rejected a join: marks the lease if a key on it, or its delay lease, is the reason. Returns what the caller gets. */
+export async function joinRefused(lease: Lease, txn: Txn, error: unknown): Promise<unknown> {
+  if (error instanceof LeaseNotFoundError && lease.delay) return goneOf(lease, lease.delay);
   const forbidden = error instanceof EtcdRefusedError && error.reason === "permission";
   if (forbidden && (await allowedWithoutLease(lease, txn))) lease.unfit = true;
+  return error;
+}
+
+/** A renewal shows which of the two leases is gone. Without its delay lease, the session goes on, and takes no new entries. */
+async function goneOf(lease: Lease, delay: DelayLease): Promise<unknown> {
+  try {
+    await lease.renewNow();
+  } catch (end) {
+    return end;
+  }
+  if (!delay.isGone) delay.leaseNotFound();
+  return new SessionClosedError(lease.leaseId);
 }
 
 /**

@@ -328,6 +328,12 @@ export class Lease implements KeptLease {
     return { what, attemptMs: this.ttlMs / 4, signal: this.#over.signal, onLeaseGone };
   }
 
+  /** Of a transaction that puts with the delay lease as well: etcd does not say which of the two it has no more. See `joinRefused`. */
+  joinPolicy(what: string): CallPolicy {
+    const policy = this.policy(what);
+    return this.delay ? { ...policy, onLeaseGone: undefined } : policy;
+  }
+
   /** etcd rejects every put with it: its holds and waits continue, but no new entry can join a queue. */
   get unfit(): boolean {
     return this.#unfit || this.delay?.isGone === true;

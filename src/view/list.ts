@@ -7,6 +7,7 @@ import {
   after,
   type Asking,
   atOneRevision,
+  entryBeside,
   readKeys,
   readPages,
   revisionIsGone,
@@ -265,7 +266,7 @@ async function summaryOf(asking: Asking, queue: ListedQueue): Promise<LockSummar
   const { path, isDelayed, kvs: [kv] = [], count = 0 } = queue;
   const name = path.slice(asking.services.options.prefix.length);
   if (!kv) return { name, kind: "unknown", holder: undefined, waiters: count };
-  const first = new SeenEntry(kv);
+  const first = new SeenEntry(isDelayed ? await entryBeside(asking, kv, queue.revision) : kv);
   const holder = first.contenderIn(name, "holding");
   const kind = first.kindIn(path);
   // Only behind readers do the other keys decide who holds.

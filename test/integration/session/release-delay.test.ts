@@ -326,6 +326,33 @@ describe.concurrent("the delay lease", () => {
     expect(await hasLease(leaseId | 1n)).toBe(false);
   });
 
+  test("that is revoked by hand costs no hold, although a call joins before a renewal has shown it", async ({
+    expect,
+  }) => {
+    const cluster = connect({
+      hosts: etcd.endpoints,
+      session: { ttlSeconds: TTL_SECONDS, releaseDelayMs: DELAY_MS },
+    });
+    clusters.push(cluster);
+    const first = await cluster.session();
+    const lock = await new Mutex(cluster, "gone/held").lock();
+    await revoke(delayOf(first));
+    // On the session itself, nothing new can be promised; a cluster opens its next one.
+    await expect(new Mutex(first, "gone/own").lock()).rejects.toMatchObject({ code: "SESSION_CLOSED" });
+    await expect(lockAll(first, ["gone/x", "gone/y"])).rejects.toMatchObject({ code: "SESSION_CLOSED" });
+    const next = await new Mutex(cluster, "gone/next").lock();
+
+    expect([first.state, lock.held, next.held]).toEqual(["live", true, true]);
+    expect((await cluster.session()).leaseId).not.toBe(first.leaseId);
+    await Promise.all([lock.release(), next.release()]);
+  });
+
+  test("that is gone with the session's own lease says that the session is lost", async ({ expect }) => {
+    const session = await holder();
+    await revoke(session.leaseId);
+    await expect(new Mutex(session, "gone/both").lock()).rejects.toMatchObject({ code: "SESSION_LOST" });
+  });
+
   test("that is revoked by hand lets the holds go on, and new calls use another session", async ({
     expect,
   }) => {
@@ -429,6 +456,26 @@ describe("the queue shows one contender for an entry with its delay key", () => 
     expect(await election.leader()).toBeUndefined();
     await (await next.granted).release();
     await observed.return?.();
+  });
+
+  test("to list and to a call that times out, however many there are of one revision", async ({ expect }) => {
+    const name = "crowd/list";
+    const sessions = await Promise.all(Array.from({ length: 12 }, () => holder()));
+    const lock = await new Mutex(sessions[0]!, name).lock();
+    const stop = new AbortController();
+    const waits = sessions.slice(1).map((session) => new Mutex(session, name).lock({ signal: stop.signal }));
+    await expect.poll(async () => (await places(name)).length).toBe(2 * sessions.length);
+    const { locks } = await list(others, name);
+    const late: unknown = await new Mutex(others, name)
+      .lock({ timeoutMs: 1000 })
+      .catch((error: unknown) => error);
+
+    expect(locks[0]?.holder).toMatchObject({ key: lock.key });
+    expect(locks[0]?.waiters).toBe(sessions.length - 1);
+    expect(late).toMatchObject({ code: "LOCK_TIMEOUT", holder: { key: lock.key }, ahead: sessions.length });
+    stop.abort();
+    await Promise.allSettled(waits);
+    await lock.release();
   });
 
   test("to a watched queue and to the board of the page and of top", async () => {

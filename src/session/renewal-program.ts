@@ -5,11 +5,12 @@ import { failures, memberOf } from "../etcd/transport.js";
 import { checkConnect } from "../options/connect.js";
 import { type Clock, pause, systemClock } from "../util/clock.js";
 import { RenewalThread } from "./renewal-thread.js";
-import { CLOCKS_MS, originOf, type RenewalStart } from "./renewal-worker.js";
+import { CLOCKS_MS, originOf, type RenewalStart, trustingTls } from "./renewal-worker.js";
 import { type RenewalOrder, SharedPulse } from "./shared-renewal.js";
 
-const { reach, port, pulse, originMs, ...start } = workerData as RenewalStart;
+const { reach, port, pulse, originMs, authorities, ...start } = workerData as RenewalStart;
 let { credentials } = start;
+if (authorities) trustingTls().setDefaultCACertificates?.(authorities);
 
 /** The monotonic clock of this thread, set by that of the other one: no order seems to arrive before it was sent. */
 const aheadMs = originOf(systemClock) + CLOCKS_MS - originMs;

@@ -32,6 +32,8 @@ interface Port {
 export interface RenewalStart {
   readonly reach: Readonly<Record<string, unknown>>;
   readonly credentials: PemText | undefined;
+  /** The authorities that TLS trusts here, where Node.js can tell: flags, variables and the program itself may have changed them. */
+  readonly authorities: readonly string[] | undefined;
   readonly pulse: SharedArrayBuffer;
   readonly port: Port;
   /** What `process.hrtime` reads, in milliseconds, when the monotonic clock of the other thread reads 0. */
@@ -251,8 +253,30 @@ export class RenewalWorker implements Keeper {
   }
 }
 
-/** Only these flags of Node.js matter there, and a thread may have them. What a program preloads is not loaded twice. */
-const FLAGS = /^--use-system-ca$/;
+/** With this flag, a thread trusts what its process does, and Node.js does not list it. */
+const OPENSSL = "--use-openssl-ca";
+/** Of this one, a thread has its own where it cannot be told what to trust. What a program preloads is not loaded twice. */
+const SYSTEM = "--use-system-ca";
+const hasFlag = (flag: string): boolean =>
+  [...process.execArgv, ...(process.env["NODE_OPTIONS"] ?? "").split(/\s+/)].includes(flag);
+
+/** Since Node.js 22.19. */
+interface TrustingTls {
+  getCACertificates?(type: "default"): string[];
+  setDefaultCACertificates?(certificates: readonly string[]): void;
+}
+
+/** Of the thread that calls it. */
+export const trustingTls = (): TrustingTls => process.getBuiltinModule("node:tls") as TrustingTls;
+
+const needsSystemFlag = (): boolean =>
+  hasFlag(SYSTEM) && trustingTls().setDefaultCACertificates === undefined;
+
+function authoritiesFor(options: CheckedConnect, credentials: PemText | undefined): string[] | undefined {
+  const isNeeded = credentials === undefined && options.hosts.some((host) => !host.startsWith("http:"));
+  return isNeeded && !hasFlag(OPENSSL) ? trustingTls().getCACertificates?.("default") : undefined;
+}
+
 /** `process.hrtime` and `performance.now` are read within so long of each other. */
 export const CLOCKS_MS = 0.05;
 
@@ -281,12 +305,13 @@ export function threadStarter(options: CheckedConnect, clock: Clock): StartThrea
     const { Worker, MessageChannel, receiveMessageOnPort } = process.getBuiltinModule("node:worker_threads");
     const { port1, port2 } = new MessageChannel();
     const start: RenewalStart = {
-      ...{ reach, credentials, pulse: pulse.memory, port: port2 },
+      ...{ reach, credentials, authorities: authoritiesFor(options, credentials) },
+      ...{ pulse: pulse.memory, port: port2 },
       originMs: originOf(clock),
     };
     const worker = new Worker(program, {
       ...{ name: "leasehold-renewal", workerData: start, transferList: [port2] },
-      ...{ env: {}, execArgv: process.execArgv.filter((flag) => FLAGS.test(flag)) },
+      ...{ env: {}, execArgv: needsSystemFlag() ? [SYSTEM] : [] },
       // It has one connection, and no more objects than that needs.
       resourceLimits: { maxYoungGenerationSizeMb: 2, maxOldGenerationSizeMb: 64 },
     });

@@ -56,6 +56,11 @@ const LONGEST_PING_MS = 320_000;
 /** A host that has not answered for this long does not represent its cluster: it may have been restored, or be gone. */
 const STANDS_MS = 30_000;
 
+export interface KnownHost {
+  readonly name: string;
+  readonly clusterId: string;
+}
+
 /**
  * What is known of each host of a cluster: the only place that has it. Each change of a host's state is published once.
  *
@@ -166,8 +171,14 @@ export class Hosts {
     return this.#clusterId !== undefined && this.#host(name).clusterId === this.#clusterId;
   }
 
+  /** A host of this cluster, with the ID of the cluster; undefined before one has answered. */
+  get known(): KnownHost | undefined {
+    const host = this.#all.find(({ name }) => this.knows(name));
+    return host && { name: host.name, clusterId: host.clusterId! };
+  }
+
   /** @throws {MemberRefusedError} if the host belongs to another cluster than the other hosts. */
-  check(name: string, { clusterId }: Header): void {
+  check(name: string, { clusterId }: Pick<Header, "clusterId">): void {
     const now = this.clock.monotonic();
     const host = this.#host(name);
     host.clusterId = clusterId;

@@ -1,6 +1,7 @@
 // The worker thread of `connect({ renewal: "worker" })`: see renewal-worker.ts, which starts it.
 import { workerData } from "node:worker_threads";
 import { EtcdClient } from "../etcd/client.js";
+import type { CallOptions, Member } from "../etcd/port.js";
 import { failures, memberOf } from "../etcd/transport.js";
 import { checkConnect } from "../options/connect.js";
 import { type Clock, pause, systemClock } from "../util/clock.js";
@@ -8,7 +9,7 @@ import { RenewalThread } from "./renewal-thread.js";
 import { CLOCKS_MS, originOf, type RenewalStart, trustingTls } from "./renewal-worker.js";
 import { type RenewalOrder, SharedPulse } from "./shared-renewal.js";
 
-const { reach, port, pulse, originMs, authorities, ...start } = workerData as RenewalStart;
+const { reach, port, pulse, originMs, authorities, known, ...start } = workerData as RenewalStart;
 let { credentials } = start;
 if (authorities) trustingTls().setDefaultCACertificates?.(authorities);
 
@@ -28,17 +29,26 @@ const thread = new RenewalThread({
   post: (news) => port.postMessage(news),
 });
 
-/** Hosts that DNS names must be known before a stream is opened, and the transport must be loaded. */
+if (known) client.hosts.check(known.name, known);
+
+/**
+ * Hosts that DNS names must be known before a stream is opened, and the transport must be loaded. An answer shows that the member in
+ * use belongs to the cluster of the leases: another cluster would answer that it has no such lease.
+ */
 async function prepare(): Promise<void> {
   for (;;) {
     try {
-      await client.call(() => Promise.resolve(), { what: "find the members" });
+      await client.call(ask, { what: "find the members" });
       return await client.loaded();
     } catch {
+      thread.failed();
       await pause(clock, options.requestTimeoutMs);
     }
   }
 }
+
+const ask = (member: Member, limits: CallOptions): Promise<unknown> =>
+  member.timeToLive(1n, { ...limits, withoutKeys: true });
 
 const prepared = prepare();
 port.on("message", (order: RenewalOrder) => {

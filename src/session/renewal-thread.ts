@@ -137,10 +137,16 @@ export class RenewalThread {
   readonly #leases = new Map<bigint, RenewedLease>();
 
   constructor(setting: Omit<Setting, "keepalive" | "timers">) {
-    const { client, clock, pulse, post } = setting;
+    const { client, clock, pulse } = setting;
     this.#setting = { ...setting, keepalive: new Keepalive(client, clock), timers: new Timers(clock, true) };
     client.floor.share(pulse.floor, () => {});
-    client.pool.listen({ failed: () => post({ is: "failing", failures: failuresOf(client) }) });
+    client.pool.listen({ failed: () => this.failed() });
+  }
+
+  /** Reports which hosts have failed, and why. */
+  failed(): void {
+    const { client, post } = this.#setting;
+    post({ is: "failing", failures: failuresOf(client) });
   }
 
   take(order: Exclude<RenewalOrder, { do: "trust" | "end" }>): void {

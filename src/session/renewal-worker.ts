@@ -7,6 +7,7 @@
 import { EtcdRefusedError } from "../errors.js";
 import type { EtcdClient } from "../etcd/client.js";
 import { DirectHosts } from "../etcd/direct-hosts.js";
+import type { KnownHost } from "../etcd/hosts.js";
 import type { Keeper, KeptLease, LeaseListener } from "../etcd/keepalive.js";
 import { type CallOptions, type Member, UnansweredError } from "../etcd/port.js";
 import { rangeError } from "../options/check.js";
@@ -34,6 +35,8 @@ export interface RenewalStart {
   readonly credentials: PemText | undefined;
   /** The authorities that TLS trusts here, where Node.js can tell: flags, variables and the program itself may have changed them. */
   readonly authorities: readonly string[] | undefined;
+  /** A host of the cluster of the leases: the list may have hosts of others by mistake. */
+  readonly known: KnownHost | undefined;
   readonly pulse: SharedArrayBuffer;
   readonly port: Port;
   /** What `process.hrtime` reads, in milliseconds, when the monotonic clock of the other thread reads 0. */
@@ -58,6 +61,7 @@ export interface ThreadHandlers {
 export type StartThread = (setting: {
   readonly pulse: SharedPulse;
   readonly credentials: PemText | undefined;
+  readonly known: KnownHost | undefined;
   readonly handlers: ThreadHandlers;
 }) => RenewalThread;
 
@@ -159,9 +163,10 @@ export class RenewalWorker implements Keeper {
     this.#startedAt = this.clock.monotonic();
     const credentials = this.#certificates.at(this.#startedAt);
     this.#trusted = JSON.stringify(credentials);
+    const { known } = this.client.hosts;
     const handlers = { news: (news: RenewalNews) => this.#heard(news), ended: () => this.#ended() };
     try {
-      this.#thread = inOwnContext(() => this.start({ pulse: this.#pulse, credentials, handlers }));
+      this.#thread = inOwnContext(() => this.start({ pulse: this.#pulse, credentials, known, handlers }));
     } catch {
       return this.#ended();
     }
@@ -301,12 +306,12 @@ export function threadStarter(options: CheckedConnect, clock: Clock): StartThrea
   if (permission?.has("worker") === false)
     throw rangeError("renewal", '"main" here: Node.js runs without --allow-worker', "worker");
   const reach = reachOf(options);
-  return ({ pulse, credentials, handlers }) => {
+  return ({ pulse, credentials, known, handlers }) => {
     const { Worker, MessageChannel, receiveMessageOnPort } = process.getBuiltinModule("node:worker_threads");
     const { port1, port2 } = new MessageChannel();
     const start: RenewalStart = {
       ...{ reach, credentials, authorities: authoritiesFor(options, credentials) },
-      ...{ pulse: pulse.memory, port: port2 },
+      ...{ known, pulse: pulse.memory, port: port2 },
       originMs: originOf(clock),
     };
     const worker = new Worker(program, {

@@ -51,6 +51,8 @@ export interface Renewed {
   readonly gone: boolean;
   /** The accepted renewal with the latest send. */
   readonly last: { readonly sent: Moment; readonly ttlMs: number };
+  /** Why that thread does not run, since the last renewal. */
+  readonly failure: string | undefined;
   /** Reads the messages of that thread, at once. */
   hear(): void;
 }

@@ -478,7 +478,9 @@ export class Lease implements KeptLease {
   }
 
   #lossReport(now?: Moment): LossReport {
-    return { ...this.#report(now), refusal: this.#refusal, longestStallMs: this.#timers.stalls.longestMs };
+    const report = this.#report(now);
+    const { longestMs: longestStallMs } = this.#timers.stalls;
+    return { ...report, refusal: this.#refusal, longestStallMs, failure: this.#elsewhere?.failure };
   }
 
   #scheduleCheck(now = this.services.clock.now()): void {

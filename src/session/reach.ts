@@ -42,6 +42,15 @@ export function reachOf(options: CheckedConnect): Readonly<Record<string, unknow
   return { ...any, pingIntervalMs, pingTimeoutMs, connectTimeoutMs };
 }
 
+/** With --permission, Node.js throws where it may not read. */
+function isThere(file: string, exists: (file: string) => boolean): boolean {
+  try {
+    return exists(file);
+  } catch {
+    return false;
+  }
+}
+
 /** A program of the package: the file of the entry, and that of the module. */
 export interface PackageProgram {
   readonly entry: string;
@@ -63,7 +72,7 @@ export function programOf({ entry, module }: PackageProgram, option: string, val
   // By hand: bundlers take new URL(…, import.meta.url) for a file of theirs.
   const folder = path.dirname(fileURLToPath(import.meta.url));
   const names = [`./${entry}`, `./${module}`, `../../dist/${entry}`];
-  const file = names.map((name) => path.join(folder, name)).find((each) => existsSync(each));
+  const file = names.map((name) => path.join(folder, name)).find((each) => isThere(each, existsSync));
   if (file === undefined)
     throw rangeError(option, `${rule} ${entry} is not beside leasehold, as in a bundle`, value);
   return file;

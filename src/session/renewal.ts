@@ -157,13 +157,15 @@ export interface LossReport extends RenewalReport {
   readonly refusal: EtcdRefusedError | undefined;
   /** Of the longest stall, which may have begun before the last renewal. */
   readonly longestStallMs: number;
+  /** Why the thread that renews does not run. */
+  readonly failure: string | undefined;
 }
 
 /** The error for a lost lease, with a message that says why no renewal was accepted. */
 export function lossOf(
   lease: Lease,
   loss: "expired" | "revoked",
-  { refusal: refused, longestStallMs, ...report }: LossReport,
+  { refusal: refused, longestStallMs, failure, ...report }: LossReport,
 ): SessionLostError {
   const { leaseId, ttlSeconds, maxStallMs } = lease;
   const refusal = loss === "expired" ? refused : undefined;
@@ -171,7 +173,11 @@ export function lossOf(
   // A thread of its own renews while this one is stalled. With every member in order, it has not run either.
   const matters = maxStallMs === undefined || stopped || report.members.size === 0;
   const stalled = matters && isStalled(report, lease.ttlMs);
-  const unanswered = loss === "expired" && !refusal && (!stalled || isUnanswered(report, lease.ttlMs));
+  const unanswered =
+    loss === "expired" &&
+    !refusal &&
+    failure === undefined &&
+    (!stalled || isUnanswered(report, lease.ttlMs));
   const what =
     loss === "expired"
       ? `no renewal was accepted for ${seconds(report.sinceLastRenewalMs)} (TTL ${ttlSeconds} s)`
@@ -180,6 +186,7 @@ export function lossOf(
   const reasons = [
     ...(stalled ? [stallText(report.stalledMs, loss, stopped ? maxStallMs : undefined)] : []),
     ...(refusal ? [refusal.message] : []),
+    ...(failure === undefined ? [] : [`the worker thread that renews leases does not run: ${failure}`]),
     ...(unanswered ? [`etcd did not answer${members.size > 0 ? `: ${failuresText(members)}` : ""}`] : []),
   ];
   const reason = reasons.length > 0 ? `${what}; ${reasons.join(", and ")}` : what;

@@ -65,10 +65,18 @@ export class SharedRenewal implements Renewed {
 
   constructor(
     readonly memory: SharedArrayBuffer,
-    readonly hear: () => void = () => {},
+    private readonly of?: Pick<Renewed, "hear" | "failure">,
   ) {
     this.#last = new BigInt64Array(memory, 0, 3);
     this.#gone = new Int32Array(memory, 24, 1);
+  }
+
+  get failure(): string | undefined {
+    return this.of?.failure;
+  }
+
+  hear(): void {
+    this.of?.hear();
   }
 
   get gone(): boolean {
@@ -93,9 +101,9 @@ export class SharedRenewal implements Renewed {
   }
 }
 
-/** The memory of one lease. */
-export const newRenewal = (hear: () => void): SharedRenewal =>
-  new SharedRenewal(new SharedArrayBuffer(32), hear);
+/** With memory for one lease. */
+export const newRenewal = (of: Pick<Renewed, "hear" | "failure">): SharedRenewal =>
+  new SharedRenewal(new SharedArrayBuffer(32), of);
 
 /** What the threads share for all leases. */
 export class SharedPulse {

@@ -3,6 +3,7 @@ import { copyFileSync, mkdtempSync, rmSync } from "node:fs";
 import { once } from "node:events";
 import os from "node:os";
 import path from "node:path";
+import tls from "node:tls";
 import { fileURLToPath, pathToFileURL } from "node:url";
 import { Worker } from "node:worker_threads";
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
@@ -124,6 +125,39 @@ describe("everything else is as on the main thread", { concurrent: true }, () =>
 
     const blocked = await Promise.all([over, named].map((program) => program.block(2 * TTL_MS)));
     expect(blocked).toEqual(blocked.map(() => expect.objectContaining({ held: true }) as unknown));
+  });
+
+  test("hosts of another etcd cluster in the list are not asked", async ({ expect }) => {
+    await using other = await startEtcd();
+    const hosts = [...etcd.endpoints, ...other.endpoints];
+    const programs = await Promise.all(
+      Array.from({ length: 6 }, (_, n) => Busy.start(optionsOf({ hosts }), `two/${n}`)),
+    );
+    const blocked = await Promise.all(programs.map((program) => program.block(2 * TTL_MS)));
+    await Promise.all(programs.map((program) => program.kill()));
+
+    expect(blocked.map(({ held }) => held)).toEqual(programs.map(() => true));
+  });
+
+  test("authorities that Node.js trusts by itself are trusted", async ({ expect, onTestFinished }) => {
+    const authority = makeAuthority("trusted");
+    const files = await writeServerFiles(authority, authority.issue("etcd"));
+    onTestFinished(() => files.remove());
+    await using secure = await startEtcd({ clientTls: files });
+    const options = optionsOf({ hosts: secure.endpoints });
+    const ways = [
+      { env: { NODE_EXTRA_CA_CERTS: files.ca } },
+      { env: { SSL_CERT_FILE: files.ca, NODE_OPTIONS: "--use-openssl-ca" } },
+      // Since Node.js 22.19.
+      ...("setDefaultCACertificates" in tls
+        ? [{ env: { SSL_CERT_FILE: files.ca, NODE_OPTIONS: "--use-system-ca" } }]
+        : []),
+    ];
+    const programs = await Promise.all(ways.map(({ env }, n) => Busy.start(options, `trusted/${n}`, env)));
+    const blocked = await Promise.all(programs.map((program) => program.block(2 * TTL_MS)));
+    await Promise.all(programs.map((program) => program.kill()));
+
+    expect(blocked.map(({ held }) => held)).toEqual(ways.map(() => true));
   });
 
   test("a session is orphaned and adopted", async ({ expect }) => {

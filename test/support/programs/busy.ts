@@ -33,10 +33,13 @@ export class Busy implements AsyncDisposable {
     readonly first: BusyReport,
   ) {}
 
-  /** @param options of `connect` */
-  static async start(options: object, name: string): Promise<Busy> {
+  /** @param options of `connect` @param env beside that of this process */
+  static async start(options: object, name: string, env: NodeJS.ProcessEnv = {}): Promise<Busy> {
     const args = [PROGRAM, JSON.stringify(options), name];
-    const child = spawn(process.execPath, args, { stdio: ["pipe", "pipe", "inherit"] });
+    const child = spawn(process.execPath, args, {
+      stdio: ["pipe", "pipe", "inherit"],
+      env: { ...process.env, ...env },
+    });
     const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]();
     return new Busy(child, lines, await next(lines));
   }

@@ -145,7 +145,7 @@ describe("the thread", () => {
     const warned = once(process, "warning") as Promise<[Error & { code: string }]>;
     clock.advance(3000);
     threads[0]!.renewed(3000);
-    threads[0]!.handlers.ended();
+    threads[0]!.handlers.ended("it was told to");
 
     expect(threads).toHaveLength(2);
     expect(threads[1]!.kept[0]).toMatchObject({ leaseId: LEASE_ID, sent: { monotonic: 3000 } });
@@ -155,7 +155,7 @@ describe("the thread", () => {
   test("is started once in a second, if it ends at once or cannot be started", () => {
     const { cluster, clock, threads, failing } = world();
     cluster.lease(TTL_SECONDS);
-    threads[0]!.handlers.ended();
+    threads[0]!.handlers.ended("it was told to");
     failing.starts = true;
     clock.advance(2500);
     failing.starts = false;
@@ -164,6 +164,18 @@ describe("the thread", () => {
 
     expect(threads).toHaveLength(2);
     expect(threads[1]!.kept).toHaveLength(1);
+  });
+
+  test("is the reason of the loss if it cannot be started", () => {
+    const { cluster, clock, failing } = world();
+    failing.starts = true;
+    const lease = cluster.lease(TTL_SECONDS);
+    for (let n = 0; n < TTL_SECONDS; n++) clock.advance(1000);
+
+    expect(String(lease.signal.reason)).toContain(
+      "the worker thread that renews leases does not run: no thread",
+    );
+    expect(String(lease.signal.reason)).not.toContain("etcd did not answer");
   });
 
   test("runs a while after the last lease, and then ends", () => {

@@ -3,13 +3,13 @@
 // The figures of docs/busy-and-dead.md.
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { readFileSync } from "node:fs";
 import os from "node:os";
 import { createInterface } from "node:readline";
 import { setTimeout as delay } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { connect, Mutex } from "leasehold";
 import { startEtcd } from "../test/support/etcd/etcd.js";
+import { costOf } from "../test/support/programs/process-cost.js";
 
 const ROUNDS = Number(process.argv[2] ?? 50);
 const PROGRAM = fileURLToPath(new URL("../test/support/programs/busy-program.js", import.meta.url));
@@ -75,16 +75,6 @@ const at = (values, part) => {
   return Math.round(sorted[Math.min(sorted.length - 1, Math.floor(part * sorted.length))] ?? NaN);
 };
 
-/** Seconds of CPU, and MB. @param {number} pid */
-function costOf(pid) {
-  const fields = readFileSync(`/proc/${pid}/stat`, "latin1").split(") ")[1]?.split(" ") ?? [];
-  const status = readFileSync(`/proc/${pid}/status`, "utf8");
-  return {
-    cpu: (Number(fields[11]) + Number(fields[12])) / 100,
-    megabytes: (Number(/VmRSS:\s+(\d+)/.exec(status)?.[1]) * 1024) / 1e6,
-  };
-}
-
 /** @param {"main" | "worker"} renewal */
 async function idle(renewal) {
   const { program } = await start(`idle/${renewal}`, { renewal });
@@ -94,7 +84,7 @@ async function idle(renewal) {
   const after = costOf(program.pid ?? 0);
   program.stdin.write("close\n");
   await once(program, "exit");
-  return { megabytes: after.megabytes, percent: ((after.cpu - before.cpu) * 100_000) / IDLE_MS };
+  return { megabytes: after.resident * 1.048576, percent: ((after.cpu - before.cpu) * 100_000) / IDLE_MS };
 }
 
 /** Microseconds for a lock and its release, and for a hand-over between two clusters. @param {"main" | "worker"} renewal */

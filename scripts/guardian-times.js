@@ -3,7 +3,7 @@
 // The figures of docs/busy-and-dead.md.
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { mkdirSync, readFileSync, rmdirSync, writeFileSync } from "node:fs";
+import { mkdirSync, rmdirSync, writeFileSync } from "node:fs";
 import os from "node:os";
 import { createInterface } from "node:readline";
 import { setTimeout as delay } from "node:timers/promises";
@@ -11,6 +11,7 @@ import { fileURLToPath } from "node:url";
 import { connect, lead, Mutex } from "leasehold";
 import { startEtcd } from "../test/support/etcd/etcd.js";
 import { guardiansOf } from "../test/support/programs/guardians.js";
+import { costOf } from "../test/support/programs/process-cost.js";
 
 const ROUNDS = Number(process.argv[2] ?? 50);
 const PROGRAM = fileURLToPath(new URL("../test/support/programs/guarded-program.js", import.meta.url));
@@ -106,18 +107,6 @@ const at = (/** @type {number[]} */ sorted, /** @type {number} */ part) =>
 function print(title, times) {
   times.sort((a, b) => a - b);
   console.log(`${title}: ${at(times, 0.5)} ms (p50), ${at(times, 0.99)} ms (p99), ${times.length} rounds`);
-}
-
-/** Seconds of CPU, and MB. @param {number} pid */
-function costOf(pid) {
-  const fields = readFileSync(`/proc/${pid}/stat`, "latin1").split(") ")[1]?.split(" ") ?? [];
-  const kilobytes = (/** @type {string} */ file, /** @type {RegExp} */ pattern) =>
-    Number(pattern.exec(readFileSync(`/proc/${pid}/${file}`, "utf8"))?.[1]) / 1024;
-  return {
-    cpu: (Number(fields[11]) + Number(fields[12])) / 100,
-    resident: kilobytes("status", /VmRSS:\s+(\d+)/),
-    own: kilobytes("smaps_rollup", /Private_Dirty:\s+(\d+)/),
-  };
 }
 
 console.log(`etcd ${etcd.version}, Node.js ${process.version}, ${os.cpus().length} cores, TTL ${TTL} s`);

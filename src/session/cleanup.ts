@@ -108,6 +108,8 @@ export class AdoptedEntries {
     const timer = lease.services.clock.after(ttlMs, () => {
       for (const entry of this.#unclaimed.values()) this.#delete(entry);
       this.#unclaimed.clear();
+      // Another client may have deleted an entry, and not its delay key.
+      if (lease.delay) lease.sweeper.soon();
     });
     lease.signal.addEventListener("abort", () => timer.cancel(), { once: true });
   }

@@ -38,10 +38,31 @@ async function open(cluster: ClusterState, options: CheckedSession, limits: Limi
     const granted = await within(services, granting, { ...limits, what: "grant a lease" });
     limits.signal.throwIfAborted();
     const delay = wantsDelay ? await openDelay(cluster, granted, { options, limits }) : undefined;
-    return new Lease(cluster, { ...granted, delay }, options.owner ?? defaultOwner());
+    const fresh = delay && isOld(services, granted) ? await renewBoth(services, granted, limits) : granted;
+    limits.signal.throwIfAborted();
+    return new Lease(cluster, { ...fresh, delay }, options.owner ?? defaultOwner());
   } catch (error) {
     inOwnContext(() => revokeInBackground(cluster, wanted, granting));
     throw error;
+  }
+}
+
+/** Much of the TTL is over. */
+const isOld = ({ clock }: EtcdServices, { sent, ttlSeconds }: GrantedLease): boolean =>
+  clock.monotonic() - sent.monotonic > ttlSeconds * 250;
+
+/** The second grant was answered late. @throws EtcdUnavailableError if it was too late for the first lease. */
+async function renewBoth(
+  services: EtcdServices,
+  { leaseId }: GrantedLease,
+  limits: Limits,
+): Promise<GrantedLease> {
+  try {
+    await renewOnce(services, delayLeaseOf(leaseId), limits);
+    return await renewOnce(services, leaseId, limits);
+  } catch (error) {
+    if (!(error instanceof SessionLostError)) throw error;
+    throw new EtcdUnavailableError("grant a lease", services.client.hosts.lastFailures);
   }
 }
 
@@ -118,7 +139,7 @@ async function grant(
   const left = (): Limits => ({ ...limits, timeoutMs: Math.max(1, timeoutMs - (clock.monotonic() - start)) });
   for (;;) {
     const granted = await grantOnce(services, wanted, left());
-    if (granted && clock.monotonic() - granted.sent.monotonic <= wanted.ttlSeconds * 250) return granted;
+    if (granted && !isOld(services, { ...granted, ttlSeconds: wanted.ttlSeconds })) return granted;
     try {
       // Answered late, or granted by an earlier attempt at an unknown time: the deadline counts from a renewal.
       return await renewOnce(services, wanted.leaseId, left());

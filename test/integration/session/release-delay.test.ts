@@ -402,6 +402,23 @@ test("a session that gets one of its two leases only, and is given up, leaves ne
   }
 });
 
+test.each([
+  ["is renewed before it is used", 0.5],
+  ["fails to open if its first lease has ended meanwhile", 1.5],
+] as const)("a session whose second grant is answered late %s", async (_, part) => {
+  await using proxy = await startGrpcProxy({ port: etcd.member.clientPort });
+  await using cluster = connect({ hosts: proxy.endpoint, requestTimeoutMs: 8000 });
+  const ttlSeconds = 2;
+  const rule = proxy.rule({ path: GRANT, act: "hold", when: (_, request) => request > 1 });
+  const opening = Session.open(cluster, { ttlSeconds, releaseDelayMs: DELAY_MS });
+  setTimeout(() => rule.release(), part * ttlSeconds * 1000);
+
+  if (part > 1) return expect(opening).rejects.toMatchObject({ code: "ETCD_UNAVAILABLE" });
+  const session = await opening;
+  expect(session.remainingMs()).toBeGreaterThan((1 - part) * ttlSeconds * 1000);
+  await new Mutex(session, "late-grant").withLock(({ held }) => expect(held).toBe(true));
+});
+
 test("lockAll takes thirty names with their delay keys at once, and waits for them", async () => {
   const names = Array.from({ length: 30 }, (_, n) => `thirty/${n}`);
   const [first, second] = [await holder(), await holder()];

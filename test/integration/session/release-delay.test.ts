@@ -413,7 +413,10 @@ test.each([
   const opening = Session.open(cluster, { ttlSeconds, releaseDelayMs: DELAY_MS });
   setTimeout(() => rule.release(), part * ttlSeconds * 1000);
 
-  if (part > 1) return expect(opening).rejects.toMatchObject({ code: "ETCD_UNAVAILABLE" });
+  if (part > 1) {
+    await expect(opening).rejects.toMatchObject({ code: "ETCD_UNAVAILABLE" });
+    return;
+  }
   const session = await opening;
   expect(session.remainingMs()).toBeGreaterThan((1 - part) * ttlSeconds * 1000);
   await new Mutex(session, "late-grant").withLock(({ held }) => expect(held).toBe(true));

@@ -2,7 +2,7 @@ import { hostname } from "node:os";
 import { type EtcdRefusedError, EtcdUnavailableError, SessionLostError } from "../errors.js";
 import { type CallOptions, type LeaseAnswer, LeaseExistsError, type Member } from "../etcd/port.js";
 import type { CheckedSession, CheckedWait } from "../options/check.js";
-import { delayedLease, delayLeaseOf, isDelayed } from "../keys.js";
+import { delayedLease, delayLeaseOf, isDelayed, plainLease } from "../keys.js";
 import { firstAbort } from "../util/abort.js";
 import type { Moment } from "../util/clock.js";
 import { inOwnContext } from "../util/own-context.js";
@@ -31,7 +31,7 @@ async function open(cluster: ClusterState, options: CheckedSession, limits: Limi
   // The client chooses the ID, so that a grant whose answer was lost can be repeated without leaving a second lease.
   const id = services.clock.randomId();
   const wantsDelay = options.releaseDelayMs > 0;
-  const leaseId = wantsDelay ? delayedLease(id) : id;
+  const leaseId = wantsDelay ? delayedLease(id) : plainLease(id);
   const wanted = { leaseId, ttlSeconds: options.ttlSeconds, mayExist: false };
   const granting = grant(services, wanted, limits);
   try {

@@ -18,6 +18,7 @@ import {
   Session,
   watchQueue,
 } from "../../../src/index.js";
+import { isDelayed } from "../../../src/keys.js";
 import { Board } from "../../../src/view/board.js";
 import { EtcdctlLock } from "../../support/clients/etcdctl-lock.js";
 import { observe } from "../../support/clients/observer.js";
@@ -221,11 +222,21 @@ describe.concurrent("it lasts for the delay", () => {
 });
 
 describe.concurrent("there is no delay", () => {
+  test("of a session without the option: none has a lease that could be taken for one with it", async ({
+    expect,
+  }) => {
+    const opened = Array.from({ length: 16 }, () => Session.open(others, { ttlSeconds: TTL_SECONDS }));
+    const sessions = await Promise.all(opened);
+    for (const { leaseId } of sessions) expect([leaseId, isDelayed(leaseId)]).toEqual([leaseId, false]);
+    await Promise.all(sessions.map((session) => session.close()));
+  });
+
   test("after a release, in one transaction, nor for the next of the same session", async ({ expect }) => {
     const session = await holder();
     const mutex = new Mutex(session, "released");
     const lock = await mutex.lock();
     const own = mutex.lock();
+    await expect.poll(() => places("released")).toHaveLength(4);
     const next = asked(new Mutex(others, "released").lock());
     await expect.poll(() => places("released")).toHaveLength(5);
 

@@ -1,7 +1,14 @@
 import { describe, expect, test } from "vitest";
 import type { LeaseListener } from "../../../src/etcd/keepalive.js";
 import { UnansweredError } from "../../../src/etcd/port.js";
-import { delayedBy, delayedLease, delayKeyOf, delayLeaseOf, isDelayed } from "../../../src/keys.js";
+import {
+  delayedBy,
+  delayedLease,
+  delayKeyOf,
+  delayLeaseOf,
+  isDelayed,
+  plainLease,
+} from "../../../src/keys.js";
 import { checkSession } from "../../../src/options/check.js";
 import { QueueEntry } from "../../../src/queue/entry.js";
 import { exclusive, GRANTED, permit, reader, writer } from "../../../src/queue/lock-mode.js";
@@ -25,7 +32,14 @@ function leaseOf(cluster = new FakeCluster()): Lease {
 }
 
 describe("the lease of a session with a delay", () => {
-  test("has an ID that no other lease of this library has, but for one in eight", () => {
+  test("has an ID that no other lease of this library has", () => {
+    const MOST = (1n << 63n) - 1n;
+    for (const id of [1n, 0x1234n, 1n << 62n, MOST, MOST - 1n]) {
+      expect(isDelayed(delayedLease(id)), id.toString(16)).toBe(true);
+      expect(isDelayed(plainLease(id)), id.toString(16)).toBe(false);
+      expect(plainLease(id)).toBeGreaterThan(0n);
+      expect(delayedBy(`name/${(plainLease(id) | 1n).toString(16)}`)).toBeUndefined();
+    }
     expect(isDelayed(LEASE)).toBe(true);
     expect([0x77n, 0x78n, delayLeaseOf(LEASE), -LEASE].map((id) => isDelayed(id))).toEqual([
       ...[false, false, false, false],

@@ -1,5 +1,5 @@
 import { delayedBy } from "../../../src/keys.js";
-import type { Hold } from "./calls.js";
+import { type Hold, readingsOf } from "./calls.js";
 import { type Facts, nameOf, type Rule } from "./facts.js";
 import { BREATH } from "./troubles.js";
 
@@ -17,7 +17,8 @@ export const delayAfterCrash: Rule = (facts) =>
 
 /**
  * After the end of a holder's lease its delay key stays for the delay, and nobody behind it is granted an exclusive hold before its
- * end. A release deletes both in one revision. `lateMs`: so late may the observer have seen an end.
+ * end. A release deletes both in one revision. While etcd itself is disturbed, it may delete both keys late, and at once: the delay
+ * then counts from the last claim. `lateMs`: so late may the observer have seen an end.
  */
 export function followedInDelay(facts: Facts, lateMs: number): readonly string[] {
   const { setting, delayKeys, placeOf, holds } = facts;
@@ -35,7 +36,9 @@ export function followedInDelay(facts: Facts, lateMs: number): readonly string[]
     const { deleted, deletedSeen } = place ?? {};
     if (!freed || deleted === undefined || deletedSeen === undefined) return [];
     if (freed.rev === deleted || took.has(deleted) || hold.releasing !== undefined) return [];
-    const gapMs = Number(freed.tSeen - deletedSeen) / 1e6;
+    const claimed = readingsOf(hold).findLast(({ held }) => held)?.t ?? hold.granted;
+    const late = facts.troubles.deletesLate({ from: claimed, to: deletedSeen });
+    const gapMs = Number(freed.tSeen - (late ? claimed : deletedSeen)) / 1e6;
     const early = gapMs + lateMs < releaseDelayMs ? [`${nameOf(hold)} was followed after ${gapMs} ms`] : [];
     const isNext = (other: Hold): boolean => other.lock === hold.lock && other.create > hold.create;
     const until = freed.tSeen - BigInt(Math.round(lateMs * 1e6));

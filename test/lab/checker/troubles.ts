@@ -31,6 +31,7 @@ export class Troubles {
   readonly #outages: readonly Span[];
   readonly #refusals: readonly Span[];
   readonly #leasesHindered: readonly Span[];
+  readonly #etcdHindered: readonly Span[];
   readonly #silencing: readonly Span[];
   readonly #compactions: readonly Span[];
   readonly #stalls = new Map<string, Span[]>();
@@ -60,6 +61,9 @@ export class Troubles {
     this.#outages = merged(hinders.filter((fault) => !leavesHelp(fault)));
     this.#refusals = merged(hinders.filter(({ refuses }) => refuses === "cluster"));
     this.#leasesHindered = merged(hinders.filter(({ sparesLeases }) => !sparesLeases));
+    this.#etcdHindered = merged(
+      hinders.filter(({ target, sparesLeases }) => !sparesLeases && !OF_WORKERS.test(target)),
+    );
     this.#silencing = merged(hinders.filter(({ endsStreams }) => !endsStreams));
     this.#compactions = merged(hinders.filter(({ fault }) => fault === "compact"));
     const stops = this.faults.filter(({ effect }) => effect === "stops-worker");
@@ -186,6 +190,11 @@ export class Troubles {
   disturbed(p: string, span: Span): boolean {
     const just = { from: span.from - this.#settle, to: span.to };
     return this.hindered(span) || touching(this.#stopped.get(p) ?? [], just).length > 0;
+  }
+
+  /** Members of etcd were disturbed: the leases that end in that time may be deleted later, all at once. */
+  deletesLate(span: Span): boolean {
+    return touching(this.#etcdHindered, { from: span.from - this.#settle, to: span.to }).length > 0;
   }
 
   /** A fault just before `t` may cost the process its lease. */

@@ -111,6 +111,10 @@ export class Client {
   shiftClock(ms: number): void {
     this.#tell({ do: "shift", ms });
   }
+  /** One loop of the program runs for so long: until then it answers nothing. */
+  block(ms: number): void {
+    this.#tell({ do: "block", ms });
+  }
   pause(): void {
     this.#child.kill("SIGSTOP");
   }

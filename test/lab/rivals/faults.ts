@@ -1,5 +1,6 @@
 // Faults that hit one client. Each resolves with the function that heals it.
 import type { Client } from "./client.js";
+import type { Hold } from "./hold.js";
 import type { Effect } from "./line.js";
 import type { Stage } from "./stage.js";
 
@@ -10,6 +11,14 @@ export const pause = (stage: Stage, client: Client) =>
   stage.inflict({ fault: "pause", effect: "stops", hits: [client.p] }, () => {
     client.pause();
     return () => client.resume();
+  });
+
+/** The program computes for so long, and its main thread does nothing else; healed by the end of that. */
+export const block = (stage: Stage, hold: Hold, client: Client, ms: number) =>
+  stage.inflict({ fault: "block", effect: "stops", hits: [client.p] }, () => {
+    client.block(ms);
+    const over = hold.claims();
+    return async () => void (await over);
   });
 
 /** kill -9 */

@@ -3,6 +3,7 @@ import type { Played } from "./play.js";
 import { scenarios } from "./scenarios/scenarios.js";
 import { PATIENCE_MS, TTL_SECONDS } from "./stage.js";
 import { SUBJECTS, type Subject } from "./subjects/subjects.js";
+import { takeOverTable } from "./take-overs.js";
 import { detailsOf, LABELS, MEANINGS, tableOf, type Entry } from "./table.js";
 
 const SCENARIOS = scenarios("");
@@ -18,6 +19,9 @@ export interface Outcome {
 
 const NOTES =
   "`violated n, t`: n violations, the longest lasted t. `kept (n)`: n occasions to violate it, none was taken. `–`: there was no occasion. `no token`, `no order promised`: the subject does not have it, so cannot break it.";
+
+const TAKE_OVERS =
+  "Another client waits meanwhile; `kept (n)`: it was not granted in any of n rounds. The time is from the fault on. Busy: the main thread, or one goroutine, computes. Idle: the process does nothing with its lock. leasehold's `lead` ends the term of such a leader with `healthy` or `withinMs`.";
 
 const USAGE = [
   `Every lock has a TTL of ${TTL_SECONDS} s; an acquire has ${(3 * PATIENCE_MS) / 1000} s, where the scenario is not about its time limit.`,
@@ -40,18 +44,19 @@ export function resultsOf(
   { played, failed, stalled, notRun }: Outcome,
   { seed, seconds }: { seed: string; seconds: number },
 ): string {
-  const entries = SCENARIOS.flatMap(({ name }) => played.filter((it) => it.scenario.name === name)).map(
-    entryOf,
-  );
+  const ordered = SCENARIOS.flatMap(({ name }) => played.filter((it) => it.scenario.name === name));
+  const entries = ordered.map(entryOf);
   const shown = SUBJECTS.filter((subject) => played.some((it) => it.subject === subject));
   const titles = shown.map(({ title }) => title);
   const how = `seed \`${seed}\`, ${seconds.toFixed(0)} s, Node.js ${process.versions.node}`;
   const missing = [...notRun].map(([{ title }, why]) => `${title}: ${why}`);
+  const takeOvers = takeOverTable(ordered, titles);
   const parts = [
     "# Other locks under the same faults",
     `Written by \`npm run chaos:rivals -- --write\`: ${how}, ${serversOf(played)}.`,
     tableOf(entries, titles).join("\n"),
     NOTES,
+    takeOvers === "" ? "" : `## A dead, a busy and an idle holder\n\n${takeOvers}\n\n${TAKE_OVERS}`,
     listed("Columns", columns()),
     listed("How it was run", USAGE),
     "## Violations, by scenario",

@@ -54,7 +54,7 @@ function worst(violations: readonly Violation[]): string {
   return lengths.length > 0 ? `, ${duration(Math.max(...lengths))}` : "";
 }
 
-function duration(ms: number): string {
+export function duration(ms: number): string {
   if (ms < 1) return "under 1 ms";
   return ms < 1000 ? `${ms} ms` : `${(ms / 1000).toFixed(1)} s`;
 }

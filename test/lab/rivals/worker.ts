@@ -19,8 +19,10 @@ export type Command =
   | { do: "claim"; id: number }
   | { do: "release"; id: number }
   | { do: "shift"; ms: number }
+  | { do: "block"; ms: number }
   | { do: "close" };
 
+const cell = new Int32Array(new SharedArrayBuffer(4));
 const now = () => String(process.hrtime.bigint());
 const tell = (line: object) => process.stdout.write(`${JSON.stringify({ t: now(), ...line })}\n`);
 
@@ -90,6 +92,8 @@ function obey(command: Command): void {
       return void release(command.id);
     case "shift":
       return (globalThis as unknown as { shiftDate(ms: number): void }).shiftDate(command.ms);
+    case "block":
+      return void Atomics.wait(cell, 0, 0, command.ms);
     case "close":
       return void close();
   }

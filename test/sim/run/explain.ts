@@ -3,7 +3,7 @@ import { shrink } from "../../lab/runner/shrink.js";
 import type { Build } from "./build.js";
 import { LIVE_MS, runLive, type LiveResult } from "./live.js";
 import type { SimOptions } from "./sim-run.js";
-import { overTransport, shortOf, swarmOf, withWorkers } from "./swarm.js";
+import { overTransport, shortOf, swarmOf, withCrashes, withWorkers } from "./swarm.js";
 
 /** What is chosen by the command, and not by the seed. */
 export interface Choice {
@@ -13,17 +13,23 @@ export interface Choice {
   readonly transport: boolean;
   /** A worker thread of each process renews its leases. */
   readonly workers: boolean;
+  /** Sessions have a delay after a crash, and some processes a guardian. */
+  readonly crashes: boolean;
   readonly only: readonly number[] | undefined;
   readonly processes: number | undefined;
   /** A name in the table of the lab, if the build is a mutant. */
   readonly mutant: string | undefined;
 }
 
+/** The options of the command that are set for all seeds. */
+export const KINDS = ["short", "transport", "workers", "crashes"] as const;
+
 export function settingOf(seed: number, choice: Choice): SimOptions {
-  const { build, short, transport, workers, only, processes } = choice;
+  const { build, short, transport, workers, crashes, only, processes } = choice;
   const chosen = (short ? shortOf : swarmOf)(String(seed));
   const carried = transport ? overTransport(chosen) : chosen;
-  const swarm = workers ? withWorkers(carried) : carried;
+  const renewed = workers ? withWorkers(carried) : carried;
+  const swarm = crashes ? withCrashes(renewed) : renewed;
   return { ...swarm, build, only, processes: processes ?? swarm.processes };
 }
 
@@ -44,7 +50,9 @@ export async function explain(seed: number, choice: Choice, { result, verdict }:
   const ownChoice = settingOf(seed, { ...choice, processes: undefined }).processes;
   const size = processes === ownChoice ? "" : ` --processes ${processes}`;
   const mutant = choice.mutant === undefined ? "" : `--mutant ${choice.mutant} `;
-  const kind = `${choice.short ? "--short " : ""}${choice.transport ? "--transport " : ""}${choice.workers ? "--workers " : ""}`;
+  const kind = KINDS.filter((name) => choice[name])
+    .map((name) => `--${name} `)
+    .join("");
   console.log(`  replay: npm run sim -- ${mutant}${kind}--seed ${seed} --only ${only.join()}${size}`);
 }
 

@@ -4,7 +4,7 @@ import path from "node:path";
 import { parseArgs } from "node:util";
 import { timeline } from "../../lab/runner/timeline.js";
 import { mutantOf, sources, type Build } from "./build.js";
-import { explain, sentencesOf, settingOf } from "./explain.js";
+import { explain, KINDS, sentencesOf, settingOf } from "./explain.js";
 import { LIVE_MS, runLive, type LiveResult } from "./live.js";
 import { runParts } from "./parts.js";
 import type { SimResult } from "./sim-run.js";
@@ -16,6 +16,7 @@ const USAGE = `npm run sim -- [options]
   --short       each run makes about 200 calls to etcd, and has faults from its start on
   --transport   over the client's own HTTP/2 and gRPC, whose sockets are simulated, with faults of its own
   --workers     worker threads renew the leases, and main threads stand still
+  --crashes     sessions have a delay after a crash, and in half of the runs processes have guardians
   --live        each run is judged during the run as well, and ends when a violation is noticed
   --jobs N      that many processes at once, each with a part of the seeds; prints each part and the total
   --record FILE with --jobs: adds a row for each part to a table, and omits the parts that are in it
@@ -34,6 +35,7 @@ interface Flags {
   readonly short: boolean;
   readonly transport: boolean;
   readonly workers: boolean;
+  readonly crashes: boolean;
   readonly live: boolean;
   readonly only: readonly number[] | undefined;
   readonly processes: number | undefined;
@@ -58,6 +60,7 @@ async function main(): Promise<void> {
         short: flag,
         transport: flag,
         workers: flag,
+        crashes: flag,
         live: flag,
         jobs: text,
         record: text,
@@ -70,15 +73,15 @@ async function main(): Promise<void> {
   if (values.play !== undefined) return (await import("../page/main.js")).play(values.play);
   const first = Number(values.seed ?? "1");
   const count = Number(values.seeds ?? (values.seed === undefined ? "100" : "1"));
-  const { print, keep, mutant, short, transport, workers, live } = values;
+  const { print, keep, mutant } = values;
   if (values.jobs !== undefined) return inParts({ ...values, first, count, jobs: Number(values.jobs) });
   build = await (mutant === undefined ? sources() : mutantOf(mutant));
   const only = values.only?.split(",").map(Number);
   const processes = values.processes === undefined ? undefined : Number(values.processes);
-  await runSeeds(first, count, { only, processes, print, keep, mutant, short, transport, workers, live });
+  await runSeeds(first, count, { ...values, only, processes, print, keep, mutant });
 }
 
-interface InParts extends Pick<Flags, "short" | "transport" | "workers"> {
+interface InParts extends Pick<Flags, (typeof KINDS)[number]> {
   readonly first: number;
   readonly count: number;
   readonly jobs: number;
@@ -87,7 +90,7 @@ interface InParts extends Pick<Flags, "short" | "transport" | "workers"> {
 }
 
 async function inParts({ first, count, jobs, keep, record, ...kinds }: InParts): Promise<void> {
-  const kind = (["short", "transport", "workers"] as const).filter((name) => kinds[name]);
+  const kind = KINDS.filter((name) => kinds[name]);
   const args = [...kind.map((name) => `--${name}`), ...(keep === undefined ? [] : ["--keep", keep])];
   if ((await runParts({ first, count, jobs, args, record })) > 0) process.exitCode = 1;
 }

@@ -1,5 +1,7 @@
 import type { Member } from "../../../src/etcd/port.js";
+import { delayedBy } from "../../../src/keys.js";
 import type { AuthOptions } from "../../../src/memory/users.js";
+import type { Random } from "../../../src/memory/random.js";
 import { SimEtcd } from "../../../src/memory/etcd.js";
 import type { SimServer, SimVersion } from "../../../src/memory/protocol.js";
 import { CORRECT, type Behavior } from "../http2/behavior.js";
@@ -42,8 +44,14 @@ export interface CrewOptions {
     readonly auth?: boolean | undefined;
     /** A worker thread of each process renews its leases, up to a stall of so long. */
     readonly maxStallMs?: number | undefined;
+    /** A guardian of each process revokes its leases when it is killed. */
+    readonly guardian?: boolean | undefined;
   };
 }
+
+/** What a guardian takes for a revocation, at most, and its pause before the next one. */
+const GUARDIAN_MS = 50;
+const REVOKE_AGAIN_MS = 500;
 
 const USER = { username: "worker", password: "secret" };
 const AUTH: AuthOptions = {
@@ -62,9 +70,11 @@ export class SimCrew {
   readonly #nodes: readonly SimNode[];
   readonly #workers: SimWorker[] = [];
   readonly #lives: number[];
+  readonly #guardians: Random;
 
   constructor(private readonly options: CrewOptions) {
     const { kernel, version, count, work } = options;
+    this.#guardians = kernel.random.fork("guardians");
     const { members = 1 } = work;
     const random = kernel.random.fork("etcd");
     this.etcd = new SimEtcd({
@@ -124,8 +134,29 @@ export class SimCrew {
   }
 
   kill(p: string): void {
+    const leases = this.options.work.guardian ? this.#leasesOf(p) : [];
     this.#node(p).kill();
     this.#workers[numberOf(p)]?.killed();
+    const { kernel, work } = this.options;
+    for (const lease of leases)
+      kernel.after(this.#guardians.between(0, GUARDIAN_MS), () =>
+        this.#revokeUntil(kernel.now + work.ttlSeconds * 1000, lease),
+      );
+  }
+
+  /** Without delay leases: a guardian leaves them to expire. */
+  #leasesOf(p: string): readonly string[] {
+    const keys = this.livingKeys().filter(
+      (key) => this.server.of(key)!.value.includes(`"${p}/`) && delayedBy(key) === undefined,
+    );
+    return [...new Set(keys.map((key) => this.leaseOf(key)))];
+  }
+
+  /** While etcd has no leader, it is tried again. At the end of the TTL, the lease has expired by itself. */
+  #revokeUntil(end: number, lease: string): void {
+    const { kernel } = this.options;
+    if (kernel.now < end && this.revoke(lease) === undefined)
+      kernel.after(REVOKE_AGAIN_MS, () => this.#revokeUntil(end, lease));
   }
 
   /** A new process in the place of one that was killed. */

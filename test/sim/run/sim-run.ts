@@ -35,6 +35,8 @@ export interface SimOptions {
   readonly transport?: boolean | undefined;
   /** Over the client's own transport: its only host stands for all members. Default: false. */
   readonly oneAddress?: boolean | undefined;
+  /** A guardian of each process revokes its leases when it is killed. Default: false. */
+  readonly guardian?: boolean | undefined;
   /** The length of a candidate's value, at least. Default: as short as possible. */
   readonly valueBytes?: number | undefined;
   /** etcd requires a password. Default: false. */

@@ -74,6 +74,19 @@ export function withWorkers(setting: Omit<SimOptions, "build">): Omit<SimOptions
   return { ...setting, maxStallMs, faults: [...setting.faults, ...namesOf(BUSY_FAULTS)] };
 }
 
+/** The same run of sessions with a delay after a crash. In half of them, a guardian revokes what a killed process has. */
+export function withCrashes(setting: Omit<SimOptions, "build">): Omit<SimOptions, "build"> {
+  const random = new Random(setting.seed).fork("crashes");
+  const kills = namesOf(CLIENT_FAULTS).filter((name) => name.startsWith("kill-"));
+  return {
+    ...setting,
+    ...{ releaseDelayMs: random.pick([1000, 4000, 8000]), guardian: random.chance(0.5) },
+    // Only a holder that claims for a while is killed while it holds.
+    camp: random.pick([0.2, 1]),
+    faults: [...new Set([...setting.faults, ...kills])],
+  };
+}
+
 /** Holders with long leases make no calls: only their streams can notice that a member is cut off. */
 const patient = (random: Random) => ({
   ...{ ttlSeconds: 120, processes: 6, lanes: 1, names: 12, camp: 1, gapMs: [50, 200] as const },

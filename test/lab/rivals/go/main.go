@@ -29,6 +29,7 @@ type command struct {
 	ID        int    `json:"id"`
 	Name      string `json:"name"`
 	TimeoutMs int    `json:"timeoutMs"`
+	Ms        int    `json:"ms"`
 }
 
 type line struct {
@@ -91,8 +92,16 @@ func (w *worker) obey(c command) {
 		go w.acquire(c)
 	case "release":
 		go w.release(c.ID)
+	case "block":
+		compute(time.Duration(c.Ms) * time.Millisecond)
 	case "close":
 		go w.close()
+	}
+}
+
+// compute keeps this goroutine busy; the runtime runs the others.
+func compute(long time.Duration) {
+	for until := time.Now().Add(long); time.Now().Before(until); {
 	}
 }
 

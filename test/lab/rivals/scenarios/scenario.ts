@@ -15,6 +15,8 @@ export interface Scenario {
   readonly members?: 1 | 3;
   /** Whether it needs to recognize single gRPC calls. */
   readonly calls?: boolean;
+  /** The fault after which the time until somebody else is granted is measured, with what the holder goes through. */
+  readonly measured?: { readonly fault: string; readonly holder: string };
   play(stage: Stage): Promise<void>;
 }
 

@@ -1,5 +1,6 @@
 import { answerCut, answerLost } from "./answers.js";
 import { clockBack, clockForth, cutOffHolder, killedHolder, pausedHolder } from "./holder.js";
+import { crashes, idles, stalls } from "./holds.js";
 import { mixed } from "./mixed.js";
 import { compacted, placeDeleted, plain, sameProcess } from "./queue.js";
 import type { Scenario } from "./scenario.js";
@@ -20,5 +21,8 @@ export const scenarios = (seed: string): readonly Scenario[] => [
   oneOfThree,
   placeDeleted,
   compacted,
+  crashes,
+  stalls,
+  idles,
   mixed(seed),
 ];

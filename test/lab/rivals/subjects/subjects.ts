@@ -44,6 +44,10 @@ const semaphore = `redis-semaphore ${version("redis-semaphore")}`;
 export const SUBJECTS: readonly Subject[] = [
   { name: "leasehold", title: "leasehold", ground: "etcd", queues: true, ...inNode("leasehold") },
   {
+    ...{ name: "leasehold-options", title: 'leasehold, `guardian` and `renewal: "worker"`', ground: "etcd" },
+    ...{ queues: true, ...inNode("leasehold-options") },
+  },
+  {
     ...{ name: "go", title: `Go concurrency.Mutex ${goClientVersion()}`, ground: "etcd", queues: true },
     movesClock: false,
     command: async (where) => [await goProgram(), JSON.stringify(where)],

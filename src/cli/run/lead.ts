@@ -1,4 +1,10 @@
-import { lead as leadElection, type Leadership, LockExpiringError, LockLostError } from "../../index.js";
+import {
+  lead as leadElection,
+  type Leadership,
+  type LeadOptions,
+  LockExpiringError,
+  LockLostError,
+} from "../../index.js";
 import { command } from "../command.js";
 import { EXIT } from "../io.js";
 import { type CommandTask, runCommand } from "./run-command.js";
@@ -7,6 +13,7 @@ import {
   ENV_FLAG,
   PACE_FLAGS,
   paceOf,
+  sessionOf,
   Reporter,
   Retries,
   withoutPassword,
@@ -34,6 +41,7 @@ export const lead = command({
   },
   async run(call) {
     const pace = paceOf(call.flags);
+    const session = sessionOf(pace, call.flags);
     const signals = new CommandSignals(call.signal, call.endingSignals);
     const { io, command: words, flags } = call;
     const common = { cluster: call.connect(), pace, reporter: new Reporter(io, call.json), signals };
@@ -44,7 +52,7 @@ export const lead = command({
       maxHoldMs: undefined,
     };
     try {
-      return await leadUntilEnd(task, call.positionals[0] ?? "", flags.value);
+      return await leadUntilEnd(task, call.positionals[0] ?? "", { ...session, value: flags.value });
     } finally {
       signals.stop();
     }
@@ -52,8 +60,8 @@ export const lead = command({
 });
 
 /** Resolves when the command has ended by itself, or the program was asked to stop. */
-async function leadUntilEnd(task: CommandTask, name: string, value: string | undefined): Promise<number> {
-  const { cluster, pace, reporter, signals } = task;
+async function leadUntilEnd(task: CommandTask, name: string, options: LeadOptions): Promise<number> {
+  const { cluster, reporter, signals } = task;
   const stop = new AbortController();
   let code: number | undefined;
   const retries = new Retries(reporter, name);
@@ -66,7 +74,7 @@ async function leadUntilEnd(task: CommandTask, name: string, value: string | und
   };
   const signal = AbortSignal.any([stop.signal, signals.signal]);
   await leadElection(cluster, name, term, {
-    ...{ signal, value, ttlSeconds: pace.ttlSeconds },
+    ...{ ...options, signal },
     onRetry: (error, delayMs) => retries.failed(error, delayMs),
   });
   return code ?? signals.exitCode ?? EXIT.ok;

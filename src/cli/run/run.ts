@@ -30,6 +30,7 @@ import {
   positiveDuration,
   Reporter,
   Retries,
+  sessionOf,
   withoutPassword,
 } from "./settings.js";
 import { codeOf } from "./supervisor.js";
@@ -330,7 +331,7 @@ export const run = command({
     const wanted = wantedOf(name, call.flags);
     const slot = slotOf(call.flags);
     const maxHoldMs = positiveDuration("max-hold", call.flags["max-hold"]);
-    const cluster = call.connect({ session: { ttlSeconds: pace.ttlSeconds } });
+    const cluster = call.connect({ session: sessionOf(pace, call.flags) });
     const signals = new CommandSignals(call.signal, call.endingSignals);
     const reporter = new Reporter(call.io, call.json);
     const env = call.flags["keep-env"] ? call.io.env : withoutPassword(call.io.env);
@@ -355,6 +356,8 @@ function wantedOf(name: string, flags: Given<typeof FLAGS>): Wanted {
   if (flags.try && flags.wait !== undefined) throw usageError("--try and --wait exclude each other");
   if (flags.shared && flags.permits !== undefined)
     throw usageError("--shared and --permits exclude each other");
+  if (flags["release-delay"] !== undefined && flags.permits !== undefined)
+    throw usageError("--release-delay and --permits exclude each other");
   const waitMs = flags.try ? 0 : positiveDuration("wait", flags.wait);
   const permits =
     flags.permits === undefined ? undefined : parseInteger("permits", flags.permits, { min: 1, max: 1000 });

@@ -1,5 +1,5 @@
 import os from "node:os";
-import type { LeaseholdError } from "../../index.js";
+import type { LeaseholdError, SessionOptions } from "../../index.js";
 import { systemClock } from "../../util/clock.js";
 import { printable } from "../../util/printable.js";
 import { parseDuration, parseTtl } from "../command.js";
@@ -20,6 +20,10 @@ export interface Pace {
 export const PACE_FLAGS = {
   ttl: { value: "DURATION", text: "TTL of the lease, in whole seconds; default 15s" },
   grace: { value: "DURATION", text: "from SIGTERM to SIGKILL, at most 0.35 of the TTL; default 0.2 of it" },
+  "release-delay": {
+    value: "DURATION",
+    text: "after a crash, the next holder waits so long beyond the lease, at most 1h; default 0s",
+  },
 } as const;
 
 export const ENV_FLAG = {
@@ -59,6 +63,18 @@ export function paceOf(flags: {
     );
   const checkMs = Math.min(MAX_CHECK_MS, ttlMs * CHECK_PART);
   return { ttlSeconds, graceMs, marginMs: ttlMs * MARGIN_PART, checkMs };
+}
+
+const MAX_RELEASE_DELAY_MS = 3_600_000;
+
+/** The options of the session. @throws {CliError} if the delay is too long. */
+export function sessionOf(
+  { ttlSeconds }: Pace,
+  { "release-delay": text = "0s" }: { readonly "release-delay"?: string | undefined },
+): SessionOptions {
+  const releaseDelayMs = parseDuration("release-delay", text);
+  if (releaseDelayMs <= MAX_RELEASE_DELAY_MS) return { ttlSeconds, releaseDelayMs };
+  throw usageError(`--release-delay must be at most 1h, got ${JSON.stringify(text)}`);
 }
 
 /** A duration that must not be 0. */

@@ -43,6 +43,25 @@ describe("the exit code", () => {
   });
 });
 
+describe("--release-delay", () => {
+  test.concurrent.each(["run", "lead"])("of %s is that of its session", async (command) => {
+    const name = `delayed/${command}`;
+    const flags = ["--ttl", "5s", "--release-delay", "3s"];
+    const cli = startCli([command, name, ...flags, ...script("echo ready; sleep 60")], settings());
+    await cli.says("ready");
+    const ttls = (await keysOf(name)).map(async ({ leaseId }) => {
+      const answer: unknown = await etcd.member.gateway("/v3/lease/timetolive", { ID: leaseId.toString() });
+      return Number((answer as { grantedTTL: string }).grantedTTL);
+    });
+    // The delay lease has the TTL, the delay, and a second for etcd's own delay.
+    expect((await Promise.all(ttls)).toSorted()).toEqual([5, 9]);
+    cli.child.kill("SIGTERM");
+
+    expect(await cli.ended).toMatchObject({ code: 128 + 15 });
+    expect(await keysOf(name)).toEqual([]);
+  });
+});
+
 describe("signals", () => {
   test("that leasehold gets are passed on, and the command decides which of them ends it", async () => {
     const told = SIGNALS.map((name) => `trap 'echo ${name}' ${name.slice(3)}`).join("; ");

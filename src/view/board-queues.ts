@@ -207,7 +207,12 @@ class LiveQueue {
       this.#holding.set(id, { entry, at: before.has(id) ? before.get(id)?.at : at });
       before.delete(id);
     }
-    return { began, ended: [...before.values()].map(({ entry }) => entry) };
+    const ended = [...before.values()].map(({ entry }) => entry);
+    const gone = new Set(ended.map(idOf));
+    /** The delay key of a holder that has crashed is no grant. */
+    const isDelay = ({ createRevision, bytes }: SeenEntry): boolean =>
+      gone.has(`${createRevision} ${delayedBy(keyText(bytes)) ?? ""}`);
+    return { began: began.filter((entry) => !isDelay(entry)), ended };
   }
 }
 

@@ -537,6 +537,7 @@ describe("the queue shows one contender for an entry with its delay key", () => 
     await revoke(delayOf(session));
     await expect.poll(() => found.length).toBe(4);
     expect(board.queue("shown/c")).toBeUndefined();
+    expect(board.handOvers).toBe(1);
 
     expect(found).toEqual([[], ["it"], ["delay"], []]);
     abort.abort(new Error("done"));

@@ -1,7 +1,7 @@
 import { BaseSequencer, type TestSpecification } from "vitest/node";
 
 const INTEGRATION = [
-  ...["cli/run", "cli/queues", "cli/errors", "failover/outage", "session/guardian"],
+  ...["cli/run", "cli/queues", "cli/errors", "failover/outage", "session/renewal-worker"],
   ...["session/closing-refused", "session/exit", "session/loss", "web-locks/deviations"],
 ];
 const SLOWEST = [

@@ -1,19 +1,14 @@
 // `renewal: "worker"`: a process whose main thread stands still keeps its locks, up to `maxStallMs`.
 import { copyFileSync, mkdtempSync, rmSync } from "node:fs";
-import { once } from "node:events";
 import os from "node:os";
 import path from "node:path";
-import tls from "node:tls";
-import { fileURLToPath, pathToFileURL } from "node:url";
-import { Worker } from "node:worker_threads";
+import { pathToFileURL } from "node:url";
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
 import { connect, Mutex, Session } from "../../../src/index.js";
 import { memoryEtcd } from "../../../src/testing/start.js";
 import { revoke } from "../../support/clients/lease-calls.js";
 import { placesOf } from "../../support/clients/server-view.js";
 import { type EtcdCluster, startEtcd } from "../../support/etcd/etcd.js";
-import { makeAuthority, writeServerFiles } from "../../support/fixtures/certificates.js";
-import { startWithUsers, WORKER } from "../../support/fixtures/users.js";
 import { Busy, hrtimeMs } from "../../support/programs/busy.js";
 
 const TTL_SECONDS = 2;
@@ -111,55 +106,8 @@ describe("a main thread that stands still", { concurrent: true }, () => {
   });
 });
 
+// More of it: test/slow/session/renewal-connections.
 describe("everything else is as on the main thread", { concurrent: true }, () => {
-  test("TLS, and a password", async ({ expect, onTestFinished }) => {
-    const authority = makeAuthority("renewed");
-    const files = await writeServerFiles(authority, authority.issue("etcd"));
-    onTestFinished(() => files.remove());
-    await using secure = await startEtcd({ clientTls: files });
-    const credentials = { rootCertificate: authority.certificate.toString() };
-    await using over = await Busy.start(optionsOf({ hosts: secure.endpoints, credentials }), "tls/a");
-    const users = await startWithUsers();
-    onTestFinished(() => users.etcd.stop());
-    await using named = await Busy.start(optionsOf({ hosts: users.endpoints, auth: WORKER }), "jobs/a");
-
-    const blocked = await Promise.all([over, named].map((program) => program.block(2 * TTL_MS)));
-    expect(blocked).toEqual(blocked.map(() => expect.objectContaining({ held: true }) as unknown));
-  });
-
-  test("hosts of another etcd cluster in the list are not asked", async ({ expect }) => {
-    await using other = await startEtcd();
-    const hosts = [...etcd.endpoints, ...other.endpoints];
-    const programs = await Promise.all(
-      Array.from({ length: 6 }, (_, n) => Busy.start(optionsOf({ hosts }), `two/${n}`)),
-    );
-    const blocked = await Promise.all(programs.map((program) => program.block(2 * TTL_MS)));
-    await Promise.all(programs.map((program) => program.kill()));
-
-    expect(blocked.map(({ held }) => held)).toEqual(programs.map(() => true));
-  });
-
-  test("authorities that Node.js trusts by itself are trusted", async ({ expect, onTestFinished }) => {
-    const authority = makeAuthority("trusted");
-    const files = await writeServerFiles(authority, authority.issue("etcd"));
-    onTestFinished(() => files.remove());
-    await using secure = await startEtcd({ clientTls: files });
-    const options = optionsOf({ hosts: secure.endpoints, session: { ttlSeconds: 5 } });
-    const ways = [
-      { env: { NODE_EXTRA_CA_CERTS: files.ca } },
-      { env: { SSL_CERT_FILE: files.ca, NODE_OPTIONS: "--use-openssl-ca" } },
-      // Since Node.js 22.19.
-      ...("setDefaultCACertificates" in tls
-        ? [{ env: { SSL_CERT_FILE: files.ca, NODE_OPTIONS: "--use-system-ca" } }]
-        : []),
-    ];
-    const programs = await Promise.all(ways.map(({ env }, n) => Busy.start(options, `trusted/${n}`, env)));
-    const blocked = await Promise.all(programs.map((program) => program.block(7000)));
-    await Promise.all(programs.map((program) => program.kill()));
-
-    expect(blocked.map(({ held }) => held)).toEqual(ways.map(() => true));
-  });
-
   test("a session is orphaned and adopted", async ({ expect }) => {
     await using program = await Busy.start(optionsOf({ session: { ttlSeconds: 10 } }), "passed/a");
     expect(await program.end("orphan")).toBe(0);
@@ -189,32 +137,6 @@ describe("everything else is as on the main thread", { concurrent: true }, () =>
       await Promise.all(sessions.map((session) => session.close()));
       expect(sessions.map(({ state }) => state)).toEqual(["closed", "closed", "closed"]);
     }
-  });
-
-  test("a worker thread of the user has one of its own", async ({ expect }) => {
-    const program = fileURLToPath(new URL("../../support/programs/busy-program.js", import.meta.url));
-    const argv = [JSON.stringify(optionsOf()), "thread/a"];
-    const worker = new Worker(program, { argv, stdin: true, stdout: true });
-    await once(worker.stdout, "data");
-    const reported = once(worker.stdout, "data") as Promise<[Buffer]>;
-    worker.stdin?.write(`block ${3 * TTL_MS}\n`);
-
-    expect(JSON.parse(String((await reported)[0]))).toMatchObject({ held: true });
-    await worker.terminate();
-  });
-
-  test("a delay lease is renewed with its session's", async ({ expect }) => {
-    const session = { ttlSeconds: TTL_SECONDS, releaseDelayMs: 1000 };
-    await using program = await Busy.start(optionsOf({ session }), "delayed/a");
-    const both = await placesOf(etcd.member, "delayed/a");
-    expect(both).toHaveLength(2);
-    expect(await program.block(4 * TTL_MS)).toMatchObject({ held: true });
-
-    expect(await placesOf(etcd.member, "delayed/a")).toEqual(both);
-    expect(await program.end("close")).toBe(0);
-    // The lock was still held: its delay lasts.
-    expect(await placesOf(etcd.member, "delayed/a")).toHaveLength(1);
-    await expect.poll(() => placesOf(etcd.member, "delayed/a")).toEqual([]);
   });
 
   test("the guardian revokes at once what a worker thread renews", async ({ expect }) => {

@@ -27,7 +27,7 @@ const EXPIRED = 1.02;
 /** @returns {{ p50: number, ttlMs: number }} milliseconds from `kill -9` to the next holder, and of the TTL, as the page has them */
 function measured() {
   const page = readFileSync(PAGE, "utf8");
-  const p50 = Number(/\| `kill -9` +\| ([\d.]+) ms/.exec(page)?.[1]);
+  const p50 = Number(/\| `kill -9` +\| ([\d.]+)/.exec(page)?.[1]);
   const ttlMs =
     Number(/with a TTL of (\d+) s, 50 rounds each \(`node scripts\/guardian-times/.exec(page)?.[1]) * 1000;
   if (!(p50 > 0 && ttlMs > 0)) throw new Error("docs/busy-and-dead.md has no figure for kill -9");

@@ -33,7 +33,7 @@ export const delayLeaseOf = (leaseId: bigint): bigint => leaseId | 1n;
 /** The ID of a lease that has such a second one: even, and with 16 hexadecimal digits. */
 export const delayedLease = (randomId: bigint): bigint => BigInt.asUintN(62, randomId << 1n) | (1n << 62n);
 
-/** The ID of a lease without one: below all of those, so that no key of it is taken for a delay key. */
+/** The ID of a lease without one: below all IDs of `delayedLease`, so that no key of it is taken for a delay key. */
 export const plainLease = (randomId: bigint): bigint => BigInt.asUintN(62, randomId) || 1n;
 
 /** Whether a lease may have a delay lease. A quarter of the IDs that etcd itself chooses are such ones, too. */

@@ -144,6 +144,8 @@ class LiveQueue {
   readonly path: string;
   #entries: SortedList<SeenEntry>;
   #holding = new Map<string, Holding>();
+  /** The delay keys of clients that have died. */
+  readonly #delays = new Set<string>();
 
   constructor(
     { name, path }: Pick<LiveQueue, "name" | "path">,
@@ -183,8 +185,16 @@ class LiveQueue {
     return this;
   }
 
+  /** The entry of this delay key is gone: its client has died. The key takes the place, and is no grant when it comes first. */
+  delay(key: SeenEntry): void {
+    this.#delays.add(idOf(key));
+    this.set(key);
+  }
+
   remove(entry: SeenEntry): this {
     this.#entries.remove(entry);
+    const id = idOf(entry);
+    if (!this.#holding.has(id)) this.#delays.delete(id);
     return this;
   }
 
@@ -207,12 +217,10 @@ class LiveQueue {
       this.#holding.set(id, { entry, at: before.has(id) ? before.get(id)?.at : at });
       before.delete(id);
     }
-    const ended = [...before.values()].map(({ entry }) => entry);
-    const gone = new Set(ended.map(idOf));
-    /** The delay key of a holder that has crashed is no grant. */
-    const isDelay = ({ createRevision, bytes }: SeenEntry): boolean =>
-      gone.has(`${createRevision} ${delayedBy(keyText(bytes)) ?? ""}`);
-    return { began: began.filter((entry) => !isDelay(entry)), ended };
+    const lives = (entry: SeenEntry): boolean => !this.#delays.has(idOf(entry));
+    const ended = [...before.values()].map(({ entry }) => entry).filter(lives);
+    for (const id of before.keys()) this.#delays.delete(id);
+    return { began: began.filter(lives), ended };
   }
 }
 
@@ -287,7 +295,7 @@ export class Queues {
       const delay = keys.get(delayKeyOf(keyText(entry.bytes)) ?? "");
       for (const queue of this.#queuesOf(entry)) {
         touched.add(queue.remove(entry));
-        if (delay && isTwin(entry, delay)) queue.set(delay);
+        if (delay && isTwin(entry, delay)) queue.delay(delay);
       }
     }
     for (const entry of added) {

@@ -22,7 +22,7 @@ export const PACE_FLAGS = {
   grace: { value: "DURATION", text: "from SIGTERM to SIGKILL, at most 0.35 of the TTL; default 0.2 of it" },
   "release-delay": {
     value: "DURATION",
-    text: "after a crash, the next holder waits so long beyond the lease, at most 1h; default 0s",
+    text: "after a crash or a lost lease, the next holder waits so long beyond its end; default 0s",
   },
 } as const;
 

@@ -53,6 +53,7 @@ afterAll(async () => {
 const places = (name: string) => placesOf(etcd.member, name);
 const revoke = (leaseId: bigint) => etcd.member.gateway("/v3/lease/revoke", { ID: leaseId.toString() });
 const hasLease = async (leaseId: bigint) => (await leasesOf(etcd.member)).has(leaseId);
+const base64 = (text: string) => Buffer.from(text).toString("base64");
 const delayOf = ({ leaseId }: Session) => leaseId | 1n;
 
 /** A session with a delay, of a cluster of its own. */
@@ -542,6 +543,34 @@ describe("the queue shows one contender for an entry with its delay key", () => 
     expect(found).toEqual([[], ["it"], ["delay"], []]);
     abort.abort(new Error("done"));
     await expect(loop).rejects.toThrow("done");
+  });
+
+  test("to the board: a waiter that has died holds nothing when its delay key comes first", async () => {
+    const [leaseId, delayId] = [0x5000_0000_0000_00a0n, 0x5000_0000_0000_00a1n];
+    for (const id of [leaseId, delayId])
+      await etcd.member.gateway("/v3/lease/grant", { ID: id.toString(), TTL: TTL_SECONDS });
+    const changed = new EventEmitter();
+    const board = Board.open(others, "shown/d", {
+      changed: () => void changed.emit("changed"),
+      failed: (error) => void changed.emit("error", error),
+    });
+    onTestFinished(() => board.stop());
+    await nextEvent(changed, "changed");
+    const lock = await new Mutex(others, "shown/d").lock();
+    // As a client joins that can do nothing any more.
+    const put = (id: bigint) => ({
+      request_put: { key: base64(`shown/d/${id.toString(16)}`), value: base64("dead"), lease: id.toString() },
+    });
+    await etcd.member.gateway("/v3/kv/txn", { success: [put(leaseId), put(delayId)] });
+    await expect.poll(() => board.queue("shown/d")?.waiterCount).toBe(1);
+    await revoke(leaseId);
+    await lock.release();
+    await expect.poll(() => board.queue("shown/d")?.holders.map((each) => each.leaseId)).toEqual([delayId]);
+    await revoke(delayId);
+    await expect.poll(() => board.queue("shown/d")).toBeUndefined();
+
+    expect(board.handOvers).toBe(1);
+    expect(board.history("shown/d").map(({ kind }) => kind)).toEqual(["granted", "ended"]);
   });
 
   test("to a LockManager of the Web Locks API", async () => {

@@ -7,6 +7,9 @@ import { BREATH } from "./troubles.js";
 const TAKEN_BY = ["delete-key", "purge"];
 const REVOKED = "revoke-lease";
 
+/** etcd looks for expired leases every half second. What it deletes later than this, it deletes late. */
+const LATE = 3n * BREATH;
+
 /** The revisions at which a fault has removed entries. */
 const tookBy = ({ troubles }: Facts, faults: readonly string[]): ReadonlySet<bigint> =>
   new Set(troubles.faults.filter((each) => faults.includes(each.fault)).flatMap(({ took }) => [...took]));
@@ -17,8 +20,8 @@ export const delayAfterCrash: Rule = (facts) =>
 
 /**
  * After the end of a holder's lease its delay key stays for the delay, and nobody behind it is granted an exclusive hold before its
- * end. A release deletes both in one revision. While etcd itself is disturbed, it may delete both keys late, and at once: the delay
- * then counts from the last claim. `lateMs`: so late may the observer have seen an end.
+ * end. A release deletes both in one revision. An etcd that is disturbed may delete both keys late and together: the delay then counts
+ * from the last claim. `lateMs`: so late may the observer have seen an end.
  */
 export function followedInDelay(facts: Facts, lateMs: number): readonly string[] {
   const { setting, delayKeys, placeOf, holds } = facts;
@@ -37,7 +40,9 @@ export function followedInDelay(facts: Facts, lateMs: number): readonly string[]
     if (!freed || deleted === undefined || deletedSeen === undefined) return [];
     if (freed.rev === deleted || took.has(deleted) || hold.releasing !== undefined) return [];
     const claimed = readingsOf(hold).findLast(({ held }) => held)?.t ?? hold.granted;
-    const late = facts.troubles.deletesLate({ from: claimed, to: deletedSeen });
+    const { ttl } = facts.troubles;
+    const late =
+      deletedSeen > claimed + ttl + LATE && facts.troubles.deletesLate({ from: claimed, to: deletedSeen });
     const gapMs = Number(freed.tSeen - (late ? claimed : deletedSeen)) / 1e6;
     const early = gapMs + lateMs < releaseDelayMs ? [`${nameOf(hold)} was followed after ${gapMs} ms`] : [];
     const isNext = (other: Hold): boolean => other.lock === hold.lock && other.create > hold.create;

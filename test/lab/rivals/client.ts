@@ -111,7 +111,7 @@ export class Client {
   shiftClock(ms: number): void {
     this.#tell({ do: "shift", ms });
   }
-  /** One loop of the program runs for so long: until then it answers nothing. */
+  /** For so long it answers nothing. */
   block(ms: number): void {
     this.#tell({ do: "block", ms });
   }

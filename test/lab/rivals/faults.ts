@@ -13,7 +13,7 @@ export const pause = (stage: Stage, client: Client) =>
     return () => client.resume();
   });
 
-/** The program computes for so long, and its main thread does nothing else; healed by the end of that. */
+/** The main thread of the program stands still for so long; in Go, one goroutine computes. Healed by the end of that. */
 export const block = (stage: Stage, hold: Hold, client: Client, ms: number) =>
   stage.inflict({ fault: "block", effect: "stops", hits: [client.p] }, () => {
     client.block(ms);

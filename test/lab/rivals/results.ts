@@ -21,7 +21,7 @@ const NOTES =
   "`violated n, t`: n violations, the longest lasted t. `kept (n)`: n occasions to violate it, none was taken. `–`: there was no occasion. `no token`, `no order promised`: the subject does not have it, so cannot break it.";
 
 const TAKE_OVERS =
-  "Another client waits meanwhile; `kept (n)`: it was not granted in any of n rounds. The time is from the fault on. Busy: the main thread, or one goroutine, computes. Idle: the process does nothing with its lock. leasehold's `lead` ends the term of such a leader with `healthy` or `withinMs`.";
+  "Another client waits meanwhile; `kept (n)`: it was not granted in any of n rounds. The time is from the fault on. Blocked: the main thread stands still, or, in Go, one goroutine computes. Idle: the process does nothing with its lock. leasehold's `lead` ends the term of such a leader with `healthy` or `withinMs`.";
 
 const USAGE = [
   `Every lock has a TTL of ${TTL_SECONDS} s; an acquire has ${(3 * PATIENCE_MS) / 1000} s, where the scenario is not about its time limit.`,
@@ -56,7 +56,7 @@ export function resultsOf(
     `Written by \`npm run chaos:rivals -- --write\`: ${how}, ${serversOf(played)}.`,
     tableOf(entries, titles).join("\n"),
     NOTES,
-    takeOvers === "" ? "" : `## A dead, a busy and an idle holder\n\n${takeOvers}\n\n${TAKE_OVERS}`,
+    takeOvers === "" ? "" : `## A dead, a blocked and an idle holder\n\n${takeOvers}\n\n${TAKE_OVERS}`,
     listed("Columns", columns()),
     listed("How it was run", USAGE),
     "## Violations, by scenario",

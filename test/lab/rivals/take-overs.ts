@@ -1,4 +1,4 @@
-// When others are granted a lock whose holder is dead, busy, or does nothing.
+// When others are granted a lock whose holder is dead, blocked, or does nothing.
 import { markdownTable } from "../../support/fixtures/markdown.js";
 import type { Played } from "./play.js";
 import { bookOf } from "./rules/book.js";

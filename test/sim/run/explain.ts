@@ -13,7 +13,7 @@ export interface Choice {
   readonly transport: boolean;
   /** A worker thread of each process renews its leases. */
   readonly workers: boolean;
-  /** Sessions have a delay after a crash, and some processes a guardian. */
+  /** Sessions have a delay after a crash; in half of the runs, the processes have guardians. */
   readonly crashes: boolean;
   readonly only: readonly number[] | undefined;
   readonly processes: number | undefined;

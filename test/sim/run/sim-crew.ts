@@ -1,5 +1,5 @@
 import type { Member } from "../../../src/etcd/port.js";
-import { delayedBy } from "../../../src/keys.js";
+import { delayedBy, delayLeaseOf } from "../../../src/keys.js";
 import type { AuthOptions } from "../../../src/memory/users.js";
 import type { Random } from "../../../src/memory/random.js";
 import { SimEtcd } from "../../../src/memory/etcd.js";
@@ -138,13 +138,19 @@ export class SimCrew {
     this.#node(p).kill();
     this.#workers[numberOf(p)]?.killed();
     const { kernel, work } = this.options;
-    for (const lease of leases)
+    const { ttlSeconds, releaseDelayMs = 0 } = work;
+    for (const lease of leases) {
+      const revoked = (): void => {
+        const delay = delayLeaseOf(BigInt(`0x${lease}`)).toString(16);
+        if (releaseDelayMs > 0) kernel.after(releaseDelayMs, () => void this.revoke(delay));
+      };
       kernel.after(this.#guardians.between(0, GUARDIAN_MS), () =>
-        this.#revokeUntil(kernel.now + work.ttlSeconds * 1000, lease),
+        this.#revokeUntil(kernel.now + ttlSeconds * 1000, lease, revoked),
       );
+    }
   }
 
-  /** Without delay leases: a guardian leaves them to expire. */
+  /** Without delay leases: a guardian revokes them the delay after the others. */
   #leasesOf(p: string): readonly string[] {
     const keys = this.livingKeys().filter(
       (key) => this.server.of(key)!.value.includes(`"${p}/`) && delayedBy(key) === undefined,
@@ -153,10 +159,12 @@ export class SimCrew {
   }
 
   /** While etcd has no leader, it is tried again. At the end of the TTL, the lease has expired by itself. */
-  #revokeUntil(end: number, lease: string): void {
+  #revokeUntil(end: number, lease: string, revoked: () => void): void {
     const { kernel } = this.options;
-    if (kernel.now < end && this.revoke(lease) === undefined)
-      kernel.after(REVOKE_AGAIN_MS, () => this.#revokeUntil(end, lease));
+    if (kernel.now >= end) return;
+    if (this.revoke(lease) === undefined)
+      kernel.after(REVOKE_AGAIN_MS, () => this.#revokeUntil(end, lease, revoked));
+    else revoked();
   }
 
   /** A new process in the place of one that was killed. */

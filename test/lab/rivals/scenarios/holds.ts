@@ -1,4 +1,4 @@
-// How long a lock is held by a process that is dead, busy, or does nothing.
+// How long a lock is held by a process that is dead, blocked, or does nothing.
 import { setTimeout as delay } from "node:timers/promises";
 import { block, kill } from "../faults.js";
 import { within } from "../patience.js";
@@ -17,7 +17,7 @@ export const crashes: Scenario = {
     for (let round = 0; round < ROUNDS; round++) {
       await stage.acquire(holder);
       const wait = stage.ask(waiter);
-      await delay(Math.random() * TTL_MS);
+      await delay((round / ROUNDS) * TTL_MS);
       await kill(stage, holder);
       await stage.serve([wait]);
       [holder, waiter] = [waiter, await stage.restart(holder)];
@@ -27,8 +27,8 @@ export const crashes: Scenario = {
 
 export const stalls: Scenario = {
   name: "stalls",
-  title: `the holder computes for ${LONG_MS / TTL_MS} TTL, in which its main thread does nothing else, then writes and releases, ${ROUNDS} times`,
-  measured: { fault: "block", holder: `busy for ${LONG_MS / TTL_MS} TTL` },
+  title: `the holder is blocked for ${LONG_MS / TTL_MS} TTL: its main thread stands still, or in Go one goroutine computes; then writes and releases, ${ROUNDS} times`,
+  measured: { fault: "block", holder: `blocked for ${LONG_MS / TTL_MS} TTL` },
   async play(stage) {
     const [holder, waiter] = await stage.start();
     for (let round = 0; round < ROUNDS; round++) {

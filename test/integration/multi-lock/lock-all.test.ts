@@ -124,7 +124,7 @@ describe("a lost place of lockAll", () => {
 });
 
 describe("a lost place of lockAll whose watches have begun", () => {
-  // A watch that begins later is told of the past by etcd after the others are of the present.
+  // etcd tells a watch that begins late of the past, after it has told the other watches of the present.
   const own = twoSessions(60);
   const watches = async () => (await own.etcd.member.metrics()).get("etcd_debugging_mvcc_watcher_total");
 

@@ -77,6 +77,18 @@ async function crash(session: Session, name: string): Promise<void> {
   await places(name);
 }
 
+/** Until the end of the test. */
+async function openBoard(prefix: string): Promise<Board> {
+  const changed = new EventEmitter();
+  const board = Board.open(others, prefix, {
+    changed: () => void changed.emit("changed"),
+    failed: (error) => void changed.emit("error", error),
+  });
+  onTestFinished(() => board.stop());
+  await nextEvent(changed, "changed");
+  return board;
+}
+
 /** A call that waits. */
 function asked<T>(granted: Promise<T>): { readonly granted: Promise<T>; over: boolean } {
   const call = { granted, over: false };
@@ -520,13 +532,7 @@ describe("the queue shows one contender for an entry with its delay key", () => 
           [...holders, ...waiters].map(({ leaseId }) => (leaseId === session.leaseId ? "it" : "delay")),
         );
     })();
-    const changed = new EventEmitter();
-    const board = Board.open(others, "shown/c", {
-      changed: () => void changed.emit("changed"),
-      failed: (error) => void changed.emit("error", error),
-    });
-    onTestFinished(() => board.stop());
-    await nextEvent(changed, "changed");
+    const board = await openBoard("shown/c");
     const boardShows = () => board.queue("shown/c")?.holders.map(({ leaseId }) => leaseId);
     await expect.poll(() => found.length).toBe(1);
 
@@ -549,15 +555,9 @@ describe("the queue shows one contender for an entry with its delay key", () => 
     const [leaseId, delayId] = [0x5000_0000_0000_00a0n, 0x5000_0000_0000_00a1n];
     for (const id of [leaseId, delayId])
       await etcd.member.gateway("/v3/lease/grant", { ID: id.toString(), TTL: TTL_SECONDS });
-    const changed = new EventEmitter();
-    const board = Board.open(others, "shown/d", {
-      changed: () => void changed.emit("changed"),
-      failed: (error) => void changed.emit("error", error),
-    });
-    onTestFinished(() => board.stop());
-    await nextEvent(changed, "changed");
+    const board = await openBoard("shown/d");
     const lock = await new Mutex(others, "shown/d").lock();
-    // As a client joins that can do nothing any more.
+    // The entry and the delay key of a client that dies.
     const put = (id: bigint) => ({
       request_put: { key: base64(`shown/d/${id.toString(16)}`), value: base64("dead"), lease: id.toString() },
     });

@@ -101,7 +101,7 @@ describe("the repository", () => {
   });
 
   it("has a script `check` with each part of CI that is one npm script", () => {
-    const parts = [...read(".ci/run").matchAll(/^ *part .* npm run --silent (\S+)$/gm)].map(
+    const parts = [...read(".ci/run").matchAll(/^ *(?:part|compute) .* npm run --silent (\S+)$/gm)].map(
       ([, name]) => name,
     );
     const checks = own.scripts["check"]?.split(" && ") ?? [];

@@ -178,7 +178,7 @@ export class EtcdRefusedError extends LeaseholdError {
   }
 }
 
-/** A deadline passed, a lease was revoked, a client deleted the key, the session was closed, `maxHoldMs` passed, or a leader's work stood still. */
+/** A deadline passed, a lease was revoked, the key was deleted, the session was closed, `maxHoldMs` passed, or a leader's work stood still. */
 export type Loss = "expired" | "revoked" | "deleted" | "closed" | "max_hold" | "unhealthy";
 
 /** Of an error of the user. */
@@ -188,7 +188,7 @@ const hex = (leaseId: bigint): string => leaseId.toString(16);
 const lossText: Record<Loss, string> = {
   expired: "its session was not renewed in time",
   revoked: "its lease is gone",
-  deleted: "another client deleted its key",
+  deleted: "its key was deleted",
   closed: "its session was closed while it was held",
   max_hold: "it was held longer than its maxHoldMs",
   unhealthy: "its work is not healthy",
@@ -252,6 +252,10 @@ export class LockLostError extends LeaseholdError {
   constructor(
     readonly lockName: string,
     readonly key: string,
+    /**
+     * "deleted": the key is gone. Whether it went with its lease, etcd says a round trip later, for which the signal doesn't wait. If
+     * so, this becomes "revoked" then, and `cause` the SessionLostError.
+     */
     readonly loss: Loss,
     cause?: Error,
     maxHoldMs?: number,
@@ -259,6 +263,12 @@ export class LockLostError extends LeaseholdError {
     const limit = maxHoldMs === undefined ? "" : ` of ${maxHoldMs} ms`;
     const why = loss === "unhealthy" && cause ? `: ${cause.message.slice(0, MAX_WHY)}` : "";
     super(`Lock "${lockName}" lost: ${lossText[loss]}${limit}${why} (key ${key})`, cause && { cause });
+  }
+
+  /** @internal The same loss, as it is known since. */
+  explainedBy({ loss, message, cause }: LockLostError): void {
+    Object.assign(this, { loss, message });
+    Object.defineProperty(this, "cause", { value: cause, configurable: true, writable: true });
   }
 
   override get name() {

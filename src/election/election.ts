@@ -195,6 +195,11 @@ export class LeadershipHandle extends ExclusiveHoldHandle implements Leadership 
     this.#health = new HealthWatch(options, clock, failed);
   }
 
+  override keyDeleted(): void {
+    this.#health?.stop();
+    super.keyDeleted();
+  }
+
   override ended(...how: Parameters<ExclusiveHoldHandle["ended"]>): void {
     this.#health?.stop();
     super.ended(...how);
@@ -215,7 +220,10 @@ export class LeadershipHandle extends ExclusiveHoldHandle implements Leadership 
     for (;;) {
       const { succeeded, header, ranges } = await this.#put(value);
       const own = ranges[0]?.kvs[0];
-      if (!succeeded && own?.createRevision !== this.revision) return this.#lost();
+      if (!succeeded && own?.createRevision !== this.revision) {
+        this.keyDeleted();
+        throw this.signal.reason as Error;
+      }
       // Not succeeded: another client wrote the key, or an unanswered attempt of ours was executed.
       this.#modified = own?.modRevision ?? header.revision;
       if (succeeded || own?.value === value) return;
@@ -250,11 +258,6 @@ export class LeadershipHandle extends ExclusiveHoldHandle implements Leadership 
       success: [{ kind: "put", key, value, leaseId: this.#lease.leaseId }],
       failure: [{ kind: "range", key }],
     };
-  }
-
-  async #lost(): Promise<never> {
-    await this.keyDeleted();
-    throw this.signal.reason as Error;
   }
 }
 

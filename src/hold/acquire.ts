@@ -339,12 +339,12 @@ export interface HoldTarget<H extends HoldHandle> extends JoinTarget {
   readonly handle: HandleClass<H>;
 }
 
-const queueOf = ({ lease, name }: QueueEntry): Queue => LockTable.of(lease).queue(name);
+export const queueOf = ({ lease, name }: QueueEntry): Queue => LockTable.of(lease).queue(name);
 
 /** Waits in the queue of one name. */
 export const inQueue: Pick<Acquirer<JoinTarget, JoinedEntry, unknown>, "join" | "unwanted"> = {
   join: (lease, target) => LockTable.of(lease).queue(target.name).join(target),
-  unwanted: (entry) => void new HoldHandle(queueOf(entry), entry).release(),
+  unwanted: (entry) => queueOf(entry).leaveInBackground(entry),
 };
 
 /** The hold that the caller gets. */
@@ -399,13 +399,7 @@ export function tryEntry<R>(
     {
       join: tryJoin,
       made: (entry) => entry && made(entry),
-      unwanted: (entry) =>
-        void (
-          entry &&
-          queueOf(entry)
-            .leave(entry)
-            .catch(() => undefined)
-        ),
+      unwanted: (entry) => void (entry && queueOf(entry).leaveInBackground(entry)),
       tried: ({ name }) => `try lock "${name}"`,
     },
   );

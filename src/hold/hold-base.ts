@@ -235,14 +235,14 @@ export abstract class HoldBase implements LimitedHold {
     if (this.#reported === undefined) return undefined;
     const { kind, name, options } = this.#reported;
     const { leaseId } = this.#lease;
-    return { kind, name, label: options.label, leaseId, ...this.facts, heldMs: this.#heldMs };
+    return { kind, name, label: options.label, leaseId, ...this.facts, heldMs: this.heldMs };
   }
 
   /** It was held longer than its `maxHoldMs`: it is lost, and its limits release it after the grace. */
   abstract exceeded(maxHoldMs: number): void;
 
   /** The hold has ended. Publishes that, or warns of a loss that nothing else reports, unless it was published before. */
-  ended(reason: HoldEndReason, error: Error | undefined, heldMs = this.#heldMs): void {
+  ended(reason: HoldEndReason, error: Error | undefined, heldMs = this.heldMs): void {
     const described = this.message();
     this.#about = undefined;
     if (!described) return;
@@ -309,13 +309,13 @@ export abstract class HoldBase implements LimitedHold {
     return { name: this.label, key, ...(fence === undefined ? { revision } : { fence }) };
   }
 
-  get #heldMs(): number {
+  protected get heldMs(): number {
     return this.#lease.services.clock.monotonic() - this.#since;
   }
 
   /** Only the answer of etcd shows whether the lock was still held. The time until that answer does not count. */
   async #releaseAndPublish(): Promise<void> {
-    const heldMs = this.#heldMs;
+    const heldMs = this.heldMs;
     try {
       await this.releaseOnce();
     } catch (error) {

@@ -7,7 +7,7 @@ import { LockTable } from "../queue/queue.js";
 import type { LeaveBy, Queue } from "../queue/queue.js";
 import type { KeyWatchSchedule } from "../session/key-audit.js";
 import type { Dependent, SessionEnd } from "../session/lease.js";
-import { tellOutside } from "../util/own-context.js";
+import { inOwnContext, tellOutside } from "../util/own-context.js";
 import { settleWithin } from "../util/settle.js";
 import type { HoldFacts } from "./events.js";
 import { HoldBase, type HoldEnd, type HoldJson } from "./hold-base.js";
@@ -161,8 +161,7 @@ export class HoldHandle extends HoldBase implements Hold, Dependent {
   readonly #heldKey: KeyWatch;
   #leaveBy: LeaveBy | undefined;
   #ended: "released" | HoldEnd | undefined;
-  /** The key is gone, and a renewal is to show why. */
-  #gone = false;
+  #explained: Promise<void> | undefined;
   /** It is lost, but its key stays until the release. */
   #givenUp = false;
   /** Created on first use: most holds are short and have no listener. */
@@ -176,7 +175,7 @@ export class HoldHandle extends HoldBase implements Hold, Dependent {
     this.revision = entry.revision;
     this.#queue = queue;
     this.#entry = entry;
-    this.#heldKey = new KeyWatch(entry, () => void this.keyDeleted(), watched);
+    this.#heldKey = new KeyWatch(entry, () => this.keyDeleted(), watched);
     queue.lease.holds.add(this);
   }
 
@@ -199,12 +198,12 @@ export class HoldHandle extends HoldBase implements Hold, Dependent {
     const { standing } = this.#queue.lease;
     this.limits?.refresh();
     // Compared after that: a listener of the session may just have been notified, and have released this hold.
-    return standing === "held" && !this.#ended && !this.#gone;
+    return standing === "held" && !this.#ended;
   }
 
   remainingMs(): number {
     const left = Math.min(this.#queue.lease.remainingMs(), this.limits?.remainingMs() ?? Infinity);
-    return this.#ended || this.#gone ? 0 : left;
+    return this.#ended ? 0 : left;
   }
 
   /** Ends the hold if its deadline has passed, even if no timer has fired since, because the process was suspended. */
@@ -239,23 +238,35 @@ export class HoldHandle extends HoldBase implements Hold, Dependent {
     return { name, key, revision: revision.toString(), ...this.standing };
   }
 
-  /** A client deleted the key, or it went with its lease: a renewal shows which. Resolves when the hold has ended. */
-  async keyDeleted(): Promise<void> {
-    this.#gone = true;
-    await this.#renewLease();
-    this.#endAsDeleted();
-  }
-
-  #endAsDeleted(): void {
-    // Reads the clocks, by which the session may end here. The hold may also have been released in the meantime.
+  /**
+   * A client deleted the key, or it went with its lease. The hold ends at once, and its signal aborts. A renewal shows which it was:
+   * what reports the loss, and a release, wait for that, as `explained` does.
+   */
+  keyDeleted(): void {
+    // Reads the clocks, by which the session, and with it the hold, may end here.
     const loss = this.#keyLoss();
     if (this.#ended) return;
     // First: a listener of the signal may release the hold, which must not count as its maximum then.
     this.limits?.stop();
     this.#stop(loss);
     this.#queue.lost(this.#entry);
-    this.#report(loss);
+    this.#explained = inOwnContext(() => this.#explain(loss, this.heldMs));
+    this.#abort();
     this.#queue.lease.holdEnded(this);
+  }
+
+  /** If the key was deleted: resolves when it is known why, or after `patienceMs`. Never rejects. */
+  get explained(): Promise<void> | undefined {
+    return this.#explained;
+  }
+
+  async #explain(loss: LockLostError, heldMs: number): Promise<void> {
+    const { lease } = this.#queue;
+    const lives = await this.#renewLease();
+    const end = lease.signal.reason as SessionEnd | undefined;
+    if (end?.code !== "SESSION_CLOSED") loss.explainedBy(end ? this.#lossWith(end) : this.#keyLoss());
+    if (lives) this.#queue.deletedAlone(this.#entry);
+    this.ended(loss.loss, loss, heldMs);
   }
 
   sessionEnded(reason: SessionEnd): void {
@@ -316,22 +327,26 @@ export class HoldHandle extends HoldBase implements Hold, Dependent {
 
   /** After the entry has left the queue, or is leaving: a listener may lock again at once. */
   #report(end: "released" | HoldEnd): void {
+    this.#abort();
+    if (end instanceof LockLostError) this.ended(end.loss, end);
+  }
+
+  #abort(): void {
     const controller = this.#controller;
     if (controller) tellOutside(() => controller.abort(this.#reason));
-    if (end instanceof LockLostError) this.ended(end.loss, end);
   }
 
   protected async releaseOnce(): Promise<void> {
     const { lease } = this.#queue;
     // Compares the deadline, too, but costs less than `refresh()`.
     if (lease.over) this.#endWithSession();
-    if (this.#gone) this.#endAsDeleted();
     this.limits?.refresh();
     this.limits?.stop();
     if (this.#givenUp) {
       await this.#leave().catch(() => undefined);
       lease.holdEnded(this);
     }
+    if (this.#explained) await this.#explained;
     if (this.#reason) throw this.#reason;
     this.#stop("released");
     const leaving = this.#leave();
@@ -361,12 +376,13 @@ export class HoldHandle extends HoldBase implements Hold, Dependent {
     return settleWithin(this.#queue.leave(this.#entry), limit, lease.services, { onTimeout });
   }
 
-  /** Renews the lease; the answer updates the session. Resolves after that, or after `patienceMs`. */
-  async #renewLease(): Promise<void> {
+  /** Renews the lease; the answer updates the session. Resolves after that, or after `patienceMs`: true if etcd has renewed it. */
+  async #renewLease(): Promise<boolean> {
     const { lease } = this.#queue;
     const limit = { signal: undefined, timeoutMs: lease.patienceMs };
     const onTimeout = (): Error => new Error("no answer to a renewal");
-    await settleWithin(lease.renewNow(), limit, lease.services, { onTimeout }).catch(() => undefined);
+    const renewed = lease.renewNow().then(() => true);
+    return settleWithin(renewed, limit, lease.services, { onTimeout }).catch(() => false);
   }
 }
 

@@ -14,7 +14,8 @@ export class HeldScope<H extends HoldHandle = HoldHandle> {
     readonly lock: H,
   ) {}
 
-  get held(): boolean {
+  /** The lock has not ended, so a call inside that waited for it would wait for itself. */
+  get open(): boolean {
     return this.#inside > 0 && !this.lock.signal.aborted;
   }
 
@@ -37,8 +38,12 @@ export class HeldScope<H extends HoldHandle = HoldHandle> {
     return result;
   }
 
-  /** Runs `work` with the lock that is already held. @throws LockLostError when `work` succeeded but the lock was lost. */
+  /**
+   * Runs `work` with the lock that is already held. @throws LockExpiringError when a renewal has to confirm that first, after the
+   * process was suspended. @throws LockLostError when `work` succeeded but the lock was lost.
+   */
   async enterAgain<T>(work: (lock: H) => T): Promise<Awaited<T>> {
+    this.lock.assertHeld();
     const result = await this.#run(work);
     this.lock.refresh();
     // A release is not a loss: the outer callback may have ended before this one and only waited for it.
@@ -49,7 +54,7 @@ export class HeldScope<H extends HoldHandle = HoldHandle> {
 
   async #run<T>(work: (lock: H) => T): Promise<Awaited<T>> {
     this.#inside++;
-    const outer = (storage.getStore() ?? []).filter((scope) => scope.held);
+    const outer = (storage.getStore() ?? []).filter((scope) => scope.open);
     try {
       return await storage.run([...outer, this], () => work(this.lock));
     } finally {
@@ -68,7 +73,7 @@ export function enclosingHold(cluster: object, name: string): HeldScope<Exclusiv
   return storage
     .getStore()
     ?.filter(isExclusive)
-    .find((scope) => scope.cluster === cluster && scope.lock.name === name && scope.held);
+    .find((scope) => scope.cluster === cluster && scope.lock.name === name && scope.open);
 }
 
 /** The held name that a `lock()` here would wait for in vain: `name` itself, or one under it, whose keys are in its range. */
@@ -76,5 +81,5 @@ export function enclosingConflict(cluster: object, name: string): string | undef
   const blocks = (held: string): boolean => held === name || held.startsWith(`${name}/`);
   return storage
     .getStore()
-    ?.find((scope) => scope.cluster === cluster && scope.held && blocks(scope.lock.name))?.lock.name;
+    ?.find((scope) => scope.cluster === cluster && scope.open && blocks(scope.lock.name))?.lock.name;
 }

@@ -1,24 +1,26 @@
 import { setMaxListeners } from "node:events";
 import { LockLostError, LockReleasedError } from "../errors.js";
 import type { Txn } from "../etcd/port.js";
-import { acquire, type Acquirer } from "../hold/acquire.js";
+import { acquire, type Acquirer, holdOf, queueOf } from "../hold/acquire.js";
 import { type AcquireTarget, type HoldFacts, type LockAbout, traceAcquire } from "../hold/events.js";
 import { HoldBase, type HoldEnd } from "../hold/hold-base.js";
-import { HoldHandle, type Lock } from "../hold/hold.js";
+import { HoldHandle, KeyWatch, type Lock } from "../hold/hold.js";
 import { checkNames } from "../options/check.js";
-import {
-  checkLock,
-  checkQueueWait,
-  LOCK_OPTIONS,
-  NO_LOCK_OPTIONS,
-  QUEUE_WAIT_OPTIONS,
-} from "../options/lock.js";
+import { checkLock, checkQueueWait, LOCK_OPTIONS, QUEUE_WAIT_OPTIONS } from "../options/lock.js";
 import type { JoinedEntry } from "../queue/entry.js";
 import type { Joined } from "../queue/join.js";
-import { exclusive, lastEntries, positionOf } from "../queue/lock-mode.js";
+import {
+  type Behind,
+  exclusive,
+  GRANTED,
+  lastEntries,
+  positionOf,
+  type RangeResult,
+} from "../queue/lock-mode.js";
 import { LockTable } from "../queue/queue.js";
 import { PredecessorWait } from "../queue/predecessor-wait.js";
 import { leaseSourceOf, type SessionSource } from "../session/cluster.js";
+import type { AuditedWait } from "../session/key-audit.js";
 import type { Dependent, Lease, SessionEnd } from "../session/lease.js";
 import type { LockOptions, QueueWaitOptions } from "../session/session-options.js";
 import { acquireChannel } from "../telemetry/channels.js";
@@ -63,8 +65,10 @@ class MultiLockHandle extends HoldBase implements MultiLock {
     this.revision = (holds[0] as HoldHandle).revision;
     // Any number of listeners is legitimate.
     setMaxListeners(0, this.#controller.signal);
-    for (const { signal } of holds)
-      signal.addEventListener("abort", () => this.#end(signal.reason as HoldEnd), { once: true });
+    for (const hold of holds) {
+      const { signal } = hold;
+      signal.addEventListener("abort", () => this.#end(signal.reason as HoldEnd, hold), { once: true });
+    }
   }
 
   get fence(): bigint {
@@ -132,18 +136,22 @@ class MultiLockHandle extends HoldBase implements MultiLock {
 
   /** Listeners of the session's own signal run before the session notifies its holds, so this checks each hold. */
   #endWithHolds(): void {
-    for (const { signal } of this.#holds) if (signal.aborted) this.#end(signal.reason as HoldEnd);
+    for (const hold of this.#holds) if (hold.signal.aborted) this.#end(hold.signal.reason as HoldEnd, hold);
   }
 
   /** Ends all holds: after one is lost, the others are useless and are released. */
-  #end(reason: HoldEnd): void {
+  #end(reason: HoldEnd, lost?: HoldHandle): void {
     if (this.#over) return;
     this.#over = true;
     this.limits?.stop();
     for (const hold of this.#holds) void hold.release();
     // After that: a listener may lock again at once.
     tellOutside(() => this.#controller.abort(reason));
-    if (reason instanceof LockLostError) this.ended(reason.loss, reason);
+    if (!(reason instanceof LockLostError) || !lost) return;
+    const { heldMs } = this;
+    const report = (): void => this.ended(reason.loss, reason, heldMs);
+    if (lost.explained) void lost.explained.then(report);
+    else report();
   }
 
   protected async releaseOnce(): Promise<void> {
@@ -152,15 +160,18 @@ class MultiLockHandle extends HoldBase implements MultiLock {
     this.limits?.refresh();
     this.limits?.stop();
     if (this.limits?.exceeded) await Promise.allSettled(this.#holds.map((hold) => hold.release()));
+    if (this.#over) await Promise.all(this.#holds.map((hold) => hold.explained));
     this.#controller.signal.throwIfAborted();
     this.#end(new LockReleasedError(this.label));
     await Promise.all(this.#holds.map((hold) => hold.release()));
   }
 }
 
-/** One call of `lockAll`, until it holds every name or its caller gives up. */
-export class MultiWaiter implements Dependent {
-  readonly granted: Promise<readonly HoldHandle[]>;
+const NOTHING: RangeResult = { kvs: [], count: 0, more: false };
+
+/** One call of `lockAll`, until the turn has come for every name or its caller gives up. */
+export class MultiWaiter implements Dependent, AuditedWait {
+  readonly granted: Promise<readonly JoinedEntry[]>;
   #turns: AllTurns | undefined;
   readonly #since: number;
   #gaveUp = false;
@@ -177,10 +188,10 @@ export class MultiWaiter implements Dependent {
     this.granted = new Promise((resolve, reject) => {
       this.#reject = reject;
       this.#gather().then(
-        (holds) => {
-          // Rejected by the end of the session, perhaps unnoticed until this line reads the clock: release them here.
-          if (lease.over || this.#gaveUp) for (const hold of holds ?? []) void hold.release();
-          else if (holds) resolve(holds);
+        (entries) => {
+          // Rejected by the end of the session, perhaps unnoticed until this line reads the clock: they leave here.
+          if (entries && (lease.over || this.#gaveUp)) this.#leave(entries);
+          else if (entries) resolve(entries);
           lease.waits.delete(this);
         },
         (error: Error) => {
@@ -214,6 +225,14 @@ export class MultiWaiter implements Dependent {
     return this.#turns !== undefined;
   }
 
+  get unwatched(): readonly JoinedEntry[] {
+    return this.#turns?.unwatched ?? [];
+  }
+
+  placeLost(entry: JoinedEntry): void {
+    if (this.unwatched.includes(entry)) this.#turns?.stop();
+  }
+
   /** The caller waits no longer; its entries are removed in the background. */
   giveUp(): void {
     this.#gaveUp = true;
@@ -227,18 +246,19 @@ export class MultiWaiter implements Dependent {
   }
 
   /** If one entry is lost, all are joined anew, together. `undefined`: the caller gave up. */
-  async #gather(): Promise<readonly HoldHandle[] | undefined> {
+  async #gather(): Promise<readonly JoinedEntry[] | undefined> {
     while (!this.#gaveUp) {
       const joined = await this.lease.inFlight.track(this.#join());
       const entries = joined.map(({ entry }) => entry);
       // The answer of a join is always awaited: a delete sent before that answer could be executed first.
       // `over` reads the clock and ends the wait: the process may have been suspended before this answer was read.
       if (this.#gaveUp || this.lease.over) return this.#leave(entries);
-      const alone = joined.every(({ result }) => result.state === "granted");
-      if (alone) this.onAhead?.(0);
-      this.#turns = new AllTurns(this.lease, entries, alone);
-      const holds = await this.#turns.held;
-      if (holds) return holds;
+      if (joined.every(({ result }) => result.state === "granted")) {
+        this.onAhead?.(0);
+        return grantAll(entries);
+      }
+      this.#turns = new AllTurns(this.lease, entries);
+      if (await this.#turns.granted) return entries;
     }
     return undefined;
   }
@@ -254,36 +274,47 @@ export class MultiWaiter implements Dependent {
   }
 
   #leave(entries: readonly JoinedEntry[]): undefined {
-    for (const entry of entries) LockTable.of(this.lease).queue(entry.name).leaveInBackground(entry);
+    for (const entry of entries) queueOf(entry).leaveInBackground(entry);
   }
 }
 
-/** Waits until several entries that joined together are all granted. */
+function grantAll(entries: readonly JoinedEntry[]): readonly JoinedEntry[] {
+  for (const entry of entries) queueOf(entry).grant(entry, GRANTED);
+  return entries;
+}
+
+/**
+ * Waits until the turn of several entries that joined together has come. An entry whose turn has come keeps it for as long as its key
+ * is there, so that key is watched while others wait. But the watches of two keys have no order: after the last turn, one read
+ * of all keys decides, and the grant rests on its revision. If a key is missing, none is granted.
+ */
 class AllTurns {
-  /** All holds; `undefined` if one was lost, so that all were released. */
-  readonly held: Promise<readonly HoldHandle[] | undefined>;
-  readonly #holds = new Map<JoinedEntry, HoldHandle>();
+  /** false: a key was deleted, or the wait was stopped. All entries leave. */
+  readonly granted: Promise<boolean>;
+  /** Those whose turn has not come. */
+  readonly #waiting: Set<JoinedEntry>;
   readonly #turns = new Map<JoinedEntry, PredecessorWait>();
+  readonly #watches: KeyWatch[] = [];
   #over = false;
-  #resolve: (held: readonly HoldHandle[] | undefined) => void = () => {};
+  #resolve: (granted: boolean) => void = () => {};
   #reject: (error: Error) => void = () => {};
 
   constructor(
     private readonly lease: Lease,
     private readonly entries: readonly JoinedEntry[],
-    alone: boolean,
   ) {
-    this.held = new Promise((resolve, reject) => {
+    this.#waiting = new Set(entries);
+    this.granted = new Promise((resolve, reject) => {
       this.#resolve = resolve;
       this.#reject = reject;
     });
-    if (alone) for (const entry of entries) this.#grant(entry, false);
-    else void this.#read().catch((error: unknown) => this.#end(() => this.#reject(error as Error)));
+    void this.#begin().catch((error: unknown) => this.#fail(error as Error));
   }
 
-  /** A name that is not held yet, with the create revision of our entry. */
+  /** A name that is waited for, with the create revision of our entry. */
   get waitingFor(): { readonly name: string; readonly revision: bigint } {
-    return this.entries.find((entry) => !this.#holds.has(entry)) ?? (this.entries[0] as JoinedEntry);
+    const [waiting = this.entries[0] as JoinedEntry] = this.#waiting;
+    return waiting;
   }
 
   /** The key under a name, and how many entries are before it, as far as that is known. */
@@ -292,13 +323,17 @@ class AllTurns {
     return { key: entry?.key, ahead: entry && this.#turns.get(entry)?.ahead };
   }
 
-  /** Releases what is held and leaves the other queues. */
-  stop(): void {
-    this.#end(() => this.#resolve(undefined));
+  /** See `AuditedWait`. */
+  get unwatched(): readonly JoinedEntry[] {
+    return [...this.#turns].filter(([, wait]) => !wait.seesOwnEnd).map(([entry]) => entry);
   }
 
-  /** Reads the entries before each of ours, in one request. */
-  async #read(): Promise<void> {
+  stop(): void {
+    this.#end(() => this.#resolve(false));
+  }
+
+  /** Reads the entries before each of ours, in one request. If the turn of all has come at that revision, they are granted. */
+  async #begin(): Promise<void> {
     const txn: Txn = {
       queues: this.entries.map(({ path }) => path),
       compare: [],
@@ -306,49 +341,61 @@ class AllTurns {
       failure: [],
     };
     const { ranges } = await this.lease.services.client.txn(txn, this.lease.policy("read the queues"));
+    const positions = this.entries.map((entry, n) => positionOf(entry, ranges[n] ?? NOTHING));
+    if (positions.every((position) => position === "first")) return this.#grant();
     this.entries.forEach((entry, n) => {
-      const range = ranges[n];
-      if (!range || this.#over) return;
-      const mismatch = entry.mismatchIn([range], false);
-      if (mismatch) this.#end(() => this.#reject(mismatch));
-      else this.#wait(entry, positionOf(entry, range));
+      if (this.#over) return;
+      const mismatch = entry.mismatchIn([ranges[n] ?? NOTHING], false);
+      const position = positions[n];
+      if (mismatch) this.#fail(mismatch);
+      else if (typeof position === "object") this.#wait(entry, position);
+      else if (position === "first") this.#turnCame(entry);
+      else this.stop();
     });
   }
 
-  #wait(entry: JoinedEntry, position: ReturnType<typeof positionOf>): void {
-    if (position === "gone") return this.stop();
-    if (position === "first") return this.#grant(entry);
+  #wait(entry: JoinedEntry, position: Behind): void {
     const outcome = {
-      turnGranted: () => this.#grant(entry),
+      turnGranted: () => this.#turnCame(entry),
       keyGone: () => this.stop(),
-      waitFailed: (error: Error) => this.#end(() => this.#reject(error)),
+      waitFailed: (error: Error) => this.#fail(error),
     };
     this.#turns.set(entry, new PredecessorWait(entry, outcome, position));
   }
 
-  /** `others`: some names are not granted yet. Until they are, its key is watched: the call must not resolve with one that is gone. */
-  #grant(entry: JoinedEntry, others = this.#holds.size + 1 < this.entries.length): void {
-    const queue = LockTable.of(this.lease).queue(entry.name);
+  #turnCame(entry: JoinedEntry): void {
     this.#turns.delete(entry);
-    const hold = new HoldHandle(queue, entry, others);
-    hold.startedAsPart({ kind: "all", name: entry.name, options: NO_LOCK_OPTIONS });
-    this.#holds.set(entry, hold);
-    // It may be lost while the other entries still wait.
-    hold.signal.addEventListener("abort", () => this.stop());
-    if (this.#holds.size < this.entries.length) return;
+    this.#waiting.delete(entry);
+    if (this.#waiting.size > 0) this.#watches.push(new KeyWatch(entry, () => this.stop(), true));
+    else void this.#confirm().catch((error: unknown) => this.#fail(error as Error));
+  }
+
+  async #confirm(): Promise<void> {
+    const keys = this.entries.map(({ key }) => ({ key }));
+    const { ranges } = await this.lease.services.client.ranges(keys, this.lease.policy("read the own keys"));
+    const areThere = this.entries.every((entry, n) => ranges[n]?.kvs.some((kv) => entry.is(kv)));
+    if (areThere) this.#grant();
+    else this.stop();
+  }
+
+  #grant(): void {
+    if (this.#over) return;
     this.#over = true;
-    this.#resolve(this.entries.map((each) => this.#holds.get(each) as HoldHandle));
+    for (const watch of this.#watches) watch.stop();
+    grantAll(this.entries);
+    this.#resolve(true);
+  }
+
+  #fail(error: Error): void {
+    this.#end(() => this.#reject(error));
   }
 
   #end(settle: () => void): void {
     if (this.#over) return;
     this.#over = true;
-    for (const entry of this.entries) {
-      this.#turns.get(entry)?.stop();
-      const hold = this.#holds.get(entry);
-      if (hold) void hold.release();
-      else LockTable.of(this.lease).queue(entry.name).leaveInBackground(entry);
-    }
+    for (const wait of this.#turns.values()) wait.stop();
+    for (const watch of this.#watches) watch.stop();
+    for (const entry of this.entries) queueOf(entry).leaveInBackground(entry);
     settle();
   }
 }
@@ -391,14 +438,14 @@ interface AllTarget extends AcquireTarget {
   readonly names: readonly string[];
 }
 
-const AT_ONCE: Acquirer<AllTarget, readonly HoldHandle[], MultiLockHandle> = {
+const AT_ONCE: Acquirer<AllTarget, readonly JoinedEntry[], MultiLockHandle> = {
   join: (lease, { names, onAhead }) => new MultiWaiter(lease, names, onAhead),
-  made(holds, target) {
-    const lock = new MultiLockHandle(holds);
+  made(entries, target) {
+    const lock = new MultiLockHandle(entries.map((entry) => holdOf(entry, HoldHandle)));
     lock.started(target);
     return lock;
   },
-  unwanted(holds) {
-    for (const hold of holds) void hold.release();
+  unwanted(entries) {
+    for (const entry of entries) queueOf(entry).leaveInBackground(entry);
   },
 };

@@ -75,6 +75,7 @@ export class Mutex {
    *
    * On abort and throws: as `Mutex.lock`.
    * @throws {LockLostError} when `work` succeeded but the lock was lost before it ended.
+   * @throws {LockExpiringError} with `reentrant`, in a `withLock` whose lock is in doubt after the process was suspended.
    */
   async withLock<T>(work: (lock: Lock) => T, options?: WorkOptions): Promise<Awaited<T>> {
     checkFunction("work", work);

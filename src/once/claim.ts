@@ -3,7 +3,7 @@ import type { CallPolicy } from "../etcd/retry.js";
 import { holdOf, type TurnWaiter, type Waited } from "../hold/acquire.js";
 import { ExclusiveHoldHandle } from "../hold/hold.js";
 import type { JoinedEntry, QueueEntry } from "../queue/entry.js";
-import type { RangeResult } from "../queue/lock-mode.js";
+import { GRANTED, type RangeResult } from "../queue/lock-mode.js";
 import { LockTable } from "../queue/queue.js";
 import type { JoinOptions, Queue } from "../queue/queue.js";
 import { joinRefused } from "../queue/txns.js";
@@ -96,8 +96,8 @@ export class SlotWaiter implements TurnWaiter<Outcome> {
     }
     if (!answer.succeeded) entry.foundExecuted();
     const joined = entry.confirmed(revision);
-    joined.granted();
     this.#queue.own.add(joined);
+    this.#queue.grant(joined, GRANTED);
     this.target.onAhead?.(0);
     return { hold: holdOf(joined, ExclusiveHoldHandle), mark, lowest: lowestOf(answer) };
   }
@@ -187,7 +187,7 @@ export class SlotWaiter implements TurnWaiter<Outcome> {
       const all = verdictOf(this.plan, ranges, undefined);
       return all.state === "running" ? all : verdictOf(this.plan, ranges, this.plan.id);
     }
-    await hold.keyDeleted();
+    hold.keyDeleted();
     throw hold.signal.reason;
   }
 

@@ -110,6 +110,7 @@ class SlotRun {
     if (hold.signal.aborted) {
       // Nothing else releases a lock that was held for too long.
       void hold.release().catch(() => undefined);
+      await hold.explained;
       throw hold.signal.reason;
     }
     await hold.releaseBy((leave, policy) => this.#end(leave, policy));

@@ -95,6 +95,11 @@ export class PredecessorWait implements TurnListener, Timed {
     this.created();
   }
 
+  /** The end of our own key would be reported. Far from its turn, it isn't: the session's audit of its places finds it. */
+  get seesOwnEnd(): boolean {
+    return this.#watches.seesOwnEnd;
+  }
+
   /** Our own end comes first: the same revision may have ended the predecessor. */
   events(events: readonly WatchEvent[]): void {
     if (events.some(({ kv }) => this.#isOwnEnd(kv))) return this.#end(() => this.outcome.keyGone());
@@ -143,6 +148,7 @@ export class PredecessorWait implements TurnListener, Timed {
       before: predecessor.before,
       ...how,
     });
+    if (!this.seesOwnEnd) this.entry.lease.locks?.placeAudit.begin();
     this.#checkReused();
   }
 

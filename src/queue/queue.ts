@@ -7,9 +7,10 @@
 //                              the put is sent       "join"    Joiner: one join of a name is under way at a time
 //                              no key yet            "line"    LocalLine: in the order of the calls
 //
-// A caller goes from "line" to "join", and from there to "local", to "turn", or to its grant at once. It holds only by
-// `Queue.grant`, which resolves `Waiter.granted`. The other ends: its key was deleted, so it joins again before later callers
-// (`joinAnew`); etcd rejects something (`failed`); it gives up (`abandoned`); the session ends (`Waiter.sessionEnded`).
+// A caller goes from "line" to "join", and from there to "local", to "turn", or to its grant at once. Every entry holds by
+// `Queue.grant` and nothing else, also those of `tryLock`, `lockAll` and `once`. The other ends: its key was deleted, so it joins
+// again before later callers (`joinAnew`); etcd rejects something (`failed`); it gives up (`abandoned`); the session ends
+// (`Waiter.sessionEnded`).
 // Whatever entry is not wanted then is deleted by `leave`, which etcd must confirm, and whose answer wakes the next of ours.
 import { KindMismatchError } from "../errors.js";
 import type { Txn, TxnAnswer } from "../etcd/port.js";
@@ -17,7 +18,7 @@ import type { CallPolicy } from "../etcd/retry.js";
 import { entryKey, pathOf, sessionRange } from "../keys.js";
 import { type LockKind, mayMeet } from "../kinds.js";
 import { type AdoptedEntry, deleteDelayKey } from "../session/cleanup.js";
-import { KeyWatchSchedule } from "../session/key-audit.js";
+import { KeyWatchSchedule, PlaceAudit } from "../session/key-audit.js";
 import type { Lease } from "../session/lease.js";
 import { pause } from "../util/clock.js";
 import { inOwnContext } from "../util/own-context.js";
@@ -236,7 +237,7 @@ export class Queue {
       const wanted = { names: [this.name], mode, kind, value, limits: policy };
       const joined = await this.lease.inFlight.track(this.owner.joiner.tryJoin(this, wanted));
       if (joined && this.lease.over) throw this.lease.signal.reason as Error;
-      if (joined) this.#onGranted(joined.entry, joined.result);
+      if (joined) this.grant(joined.entry, joined.result);
       return joined?.entry;
     } finally {
       this.#trying--;
@@ -258,9 +259,15 @@ export class Queue {
     return leaving;
   }
 
-  /** A held entry is gone: another client deleted its key. */
+  /** The key of a held entry is gone. Whether its delay key must go, too, only etcd can say: see `deletedAlone`. */
   lost(entry: JoinedEntry): void {
+    if (entry.delayKey !== undefined) this.own.doubt(entry);
     this.#removed(entry);
+  }
+
+  /** A client has deleted the key of an entry. If its whole lease had gone, the delay key would have to stay. */
+  deletedAlone(entry: QueueEntry): void {
+    deleteDelayKey(this.lease, entry);
   }
 
   /** `own`: of the call that runs this. The others must not join in its async context. */
@@ -319,7 +326,7 @@ export class Queue {
       return this.leaveInBackground(entry);
     }
     if (mismatch) this.failed(waiter, entry, mismatch);
-    else if (result.state === "granted") this.grant(waiter, entry, result);
+    else if (result.state === "granted") this.granted(waiter, entry, result);
     else this.#wait(waiter, entry, result);
   }
 
@@ -330,6 +337,7 @@ export class Queue {
       if (mismatch) return this.failed(waiter, entry, mismatch);
       waiter.stage = { at: "local", entry, below };
       this.#followers.add(waiter, entry, below);
+      this.owner.placeAudit.begin();
       return;
     }
     const from = result.state === "waiting" ? result : undefined;
@@ -337,10 +345,12 @@ export class Queue {
     waiter.stage = { at: "turn", entry, wait };
   }
 
-  /** Another client deleted the key of a waiting entry. */
+  /** The key of a waiting entry was deleted. */
   joinAnew(waiter: Waiter, entry: JoinedEntry): void {
+    this.#stopWaiting(waiter);
     this.#waiting--;
     this.#line.addAgain(waiter);
+    this.deletedAlone(entry);
     this.#removed(entry);
   }
 
@@ -352,16 +362,20 @@ export class Queue {
     if (entry) this.leaveInBackground(entry);
   }
 
-  grant(waiter: Waiter, entry: JoinedEntry, result = GRANTED_UNSEEN): void {
+  /** The turn of a waiter has come. */
+  granted(waiter: Waiter, entry: JoinedEntry, result = GRANTED_UNSEEN): void {
     this.#waiting--;
     this.lease.waits.delete(waiter);
     waiter.grant(entry);
-    this.#onGranted(entry, result);
+    this.grant(entry, result);
     this.#joinNext();
   }
 
-  /** Re-evaluates local waiters blocked only until `entry` was granted: each holds too, waits on its own or follows another. */
-  #onGranted(entry: JoinedEntry, { visible }: Granted): void {
+  /**
+   * The only place where an entry begins to hold. Re-evaluates local waiters blocked only until then: each holds too, waits on its
+   * own or follows another.
+   */
+  grant(entry: JoinedEntry, { visible }: Granted): void {
     entry.granted();
     if (entry.mode.announcesGrant && !visible) this.#announceGrant(entry);
     let together = false;
@@ -388,7 +402,7 @@ export class Queue {
     for (const [waiter, next] of this.#followers.of(entry)) {
       if (this.own.followedBy(next) === entry) continue;
       this.#followers.remove(waiter, entry);
-      if (kvs.some((kv) => next.is(kv))) this.grant(waiter, next, GRANTED);
+      if (kvs.some((kv) => next.is(kv))) this.granted(waiter, next, GRANTED);
       else this.#wait(waiter, next, UNKNOWN);
     }
   }
@@ -407,11 +421,16 @@ export class Queue {
     if (stage.at === "line") this.#line.remove(waiter);
     // Under "join", wait for the join's answer: a delete sent now could be executed before the join.
     if (stage.at !== "local" && stage.at !== "turn") return;
+    this.#stopWaiting(waiter);
     waiter.stage = { at: "end" };
-    if (stage.at === "turn") stage.wait.stop();
-    else this.#followers.remove(waiter, stage.below);
     this.#waiting--;
     this.leaveInBackground(stage.entry);
+  }
+
+  #stopWaiting(waiter: Waiter): void {
+    const { stage } = waiter;
+    if (stage.at === "turn") stage.wait.stop();
+    if (stage.at === "local") this.#followers.remove(waiter, stage.below);
   }
 
   /** Like `leave()`, fire-and-forget. */
@@ -434,7 +453,7 @@ export class Queue {
     try {
       const txn = leaveTxn(entry, ranges);
       const answer = await (by ? by(txn, policy) : services.client.txn(txn, policy));
-      if (!answer.succeeded) deleteDelayKey(this.lease, entry);
+      if (!answer.succeeded) this.deletedAlone(entry);
       const found = answer.ranges.slice(-ranges.length).filter((range) => range !== undefined);
       this.#removed(entry, (next) => next.mode === follower?.mode && next.mode.isFirst(next, found));
       return answer.succeeded || (doubted && !by);
@@ -447,12 +466,11 @@ export class Queue {
 
   /** Each end of an entry wakes the local waiters behind it once; `isFirst`: our deletion has shown this one to be first. */
   #removed(entry: QueueEntry, isFirst?: (next: JoinedEntry) => boolean): void {
-    if (!isFirst) deleteDelayKey(this.lease, entry);
     this.own.remove(entry);
     this.own.release(entry);
     for (const [waiter, next] of this.#followers.of(entry)) {
       this.#followers.remove(waiter, entry);
-      if (isFirst?.(next)) this.grant(waiter, next);
+      if (isFirst?.(next)) this.granted(waiter, next);
       else this.#wait(waiter, next, UNKNOWN);
     }
     this.#joinNext();
@@ -468,12 +486,14 @@ export class Queue {
 export class LockTable {
   readonly keyNumbers: KeyNumbers;
   readonly keyWatches: KeyWatchSchedule;
+  readonly placeAudit: PlaceAudit;
   readonly joiner = new Joiner(this);
   readonly #queues = new Map<string, Queue>();
 
   private constructor(readonly lease: Lease) {
     this.keyNumbers = new KeyNumbers(lease);
     this.keyWatches = new KeyWatchSchedule(lease, lease.sweeper.audit);
+    this.placeAudit = new PlaceAudit(lease, lease.sweeper.audit);
   }
 
   static of(lease: Lease): LockTable {

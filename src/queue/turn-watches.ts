@@ -55,6 +55,11 @@ export class TurnWatches {
     return this.#decides;
   }
 
+  /** The end of our own key is reported, by either watch. */
+  get seesOwnEnd(): boolean {
+    return this.#predecessor !== undefined && (this.#decides || this.#own !== undefined);
+  }
+
   get watchesBefore(): boolean {
     return this.#before !== undefined;
   }

@@ -1,5 +1,6 @@
 import type { LockKind } from "../kinds.js";
 import type { CheckedLock } from "../options/lock.js";
+import type { AuditedWait } from "../session/key-audit.js";
 import type { Dependent, SessionEnd } from "../session/lease.js";
 import type { WaitSnapshot } from "../telemetry/inspect.js";
 import { type JoinedEntry, kindOf, type QueueEntry } from "./entry.js";
@@ -17,6 +18,7 @@ type Stage =
   | { readonly at: "end" };
 
 const NOBODY: readonly Waiter[] = [];
+const NO_ENTRIES: readonly JoinedEntry[] = [];
 const IN_LINE: Stage = { at: "line" };
 const END: Stage = { at: "end" };
 let calls = 0;
@@ -36,7 +38,7 @@ export interface WaiterOptions {
 }
 
 /** One caller, from its call until it is granted, fails or gives up. */
-export class Waiter implements Dependent, WaitOutcome {
+export class Waiter implements Dependent, AuditedWait, WaitOutcome {
   /** A waiter that must join again comes before later callers of this process. */
   readonly order = calls++;
   readonly granted: Promise<JoinedEntry>;
@@ -98,8 +100,20 @@ export class Waiter implements Dependent, WaitOutcome {
     this.stage = IN_LINE;
   }
 
+  /** Its entry, if its own watches don't report the end of that one. */
+  get unwatched(): readonly JoinedEntry[] {
+    const { stage } = this;
+    const watched = stage.at === "turn" && stage.wait.seesOwnEnd;
+    return "entry" in stage && !watched ? [stage.entry] : NO_ENTRIES;
+  }
+
+  /** An audit has shown that the key of this entry is gone. */
+  placeLost(entry: JoinedEntry): void {
+    if (this.unwatched.includes(entry)) this.queue.joinAnew(this, entry);
+  }
+
   turnGranted(): void {
-    this.queue.grant(this, this.#turn);
+    this.queue.granted(this, this.#turn);
   }
 
   keyGone(): void {

@@ -136,14 +136,16 @@ export class AdoptedEntries {
 
 /**
  * The keys of a lease under the names of the cluster: the others are of no concern to it. A key with no name between the prefix
- * `prod/` and the ID belongs to the name `prod` of a cluster without the prefix.
+ * `prod/` and the ID belongs to the name `prod` of a cluster without the prefix. undefined: there is no such lease.
  */
 export async function keysOfLease(
   { client, options: { prefix } }: EtcdServices,
   leaseId: bigint,
   policy: CallPolicy,
-): Promise<readonly Buffer[]> {
-  const { keys } = await client.call((member, options) => member.timeToLive(leaseId, options), policy);
+): Promise<readonly Buffer[] | undefined> {
+  const asked = await client.call((member, options) => member.timeToLive(leaseId, options), policy);
+  const { ttlSeconds, keys } = asked;
+  if (ttlSeconds < 0) return undefined;
   const start = Buffer.from(prefix);
   return keys.filter(
     (key) => key.subarray(0, start.length).equals(start) && key.lastIndexOf("/") > start.length,
@@ -157,7 +159,7 @@ export async function readAdopted(
   policy: CallPolicy,
 ): Promise<AdoptedEntry[]> {
   const { client } = services;
-  const keys = await keysOfLease(services, leaseId, policy);
+  const keys = (await keysOfLease(services, leaseId, policy)) ?? [];
   const entries = await Promise.all(
     keys.map(async (key) => {
       const parsed = parseEntryKey(key.toString(), leaseId);

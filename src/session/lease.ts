@@ -16,7 +16,7 @@ import { type AdoptedEntries, type CreatedKey, deleteEntries, revokeLease } from
 import type { LeaseSource } from "./cluster.js";
 import { closeIdleWatches, type ClusterState, type EtcdServices } from "./connection.js";
 import { type Delay, DelayLease } from "./delay-lease.js";
-import { LatePutSweeper } from "./key-audit.js";
+import { type AuditedWait, LatePutSweeper } from "./key-audit.js";
 import {
   LeaseTimers,
   lossOf,
@@ -203,7 +203,7 @@ export class Lease implements KeptLease {
   /** With `releaseDelayMs`. */
   readonly delay: DelayLease | undefined;
   readonly holds = new Set<Dependent & ReportingHold>();
-  readonly waits = new Set<Dependent & ReportingWait>();
+  readonly waits = new Set<Dependent & AuditedWait & ReportingWait>();
   /** Calls that `orphan()` waits for. */
   readonly inFlight = new TaskTracker();
   /** The entries that it had when it was adopted. */

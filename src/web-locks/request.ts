@@ -178,7 +178,7 @@ async function remove({ lease, name }: Queue, entries: readonly WebLockEntry[]):
   const gone = new Map(stolen.map(({ kv }) => [kv.key.toString(), kv.createRevision]));
   // A short hold has no watch, so the holds of this session are notified here.
   for (const hold of lease.holds) {
-    if (hold instanceof HoldHandle && gone.get(hold.key) === hold.revision) void hold.keyDeleted();
+    if (hold instanceof HoldHandle && gone.get(hold.key) === hold.revision) hold.keyDeleted();
   }
 }
 

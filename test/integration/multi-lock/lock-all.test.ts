@@ -1,5 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { lockAll, Mutex, Session } from "../../../src/index.js";
+import { askGateway } from "../../support/clients/etcd-http.js";
 import { meter } from "../../support/fixtures/spent.js";
 import { twoSessions } from "../../support/fixtures/two-sessions.js";
 
@@ -143,5 +144,27 @@ describe("a lost place of lockAll whose watches have begun", () => {
     expect(lock.revision).toBeGreaterThan(first!.revision);
     expect(await own.places(a)).toMatchObject([{ revision: lock.revision }]);
     await lock.release();
+  });
+
+  test("is never among the names that the call resolves with: the last wait ended in the revision that deleted it", async () => {
+    for (let round = 0; round < 20; round++) {
+      const [a, b] = named(`both/${round}`, 2) as [string, string];
+      const rivals = await new Mutex(own.holder, b).lock();
+      expect(rivals.signal.aborted).toBe(false);
+      const waiting = lockAll(own.session, [a, b]);
+      await own.queued(b, 2);
+      const [first] = await own.places(a);
+
+      const deletes = [first!.key, rivals.key].map((key) => ({
+        request_delete_range: { key: Buffer.from(key).toString("base64") },
+      }));
+      await askGateway(own.etcd.member, "/v3/kv/txn", { success: deletes });
+      const lock = await waiting;
+
+      expect(lock.held).toBe(true);
+      expect(await own.places(a)).toMatchObject([{ key: lock.keys[0], revision: lock.revision }]);
+      expect(await own.places(b)).toMatchObject([{ key: lock.keys[1], revision: lock.revision }]);
+      await lock.release();
+    }
   });
 });

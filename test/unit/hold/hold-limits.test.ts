@@ -176,11 +176,11 @@ describe("a hold with maxHoldMs", () => {
     const { cluster, clock, lock, lease, deletions } = holding({ maxHoldMs: 500 });
     lock.signal.addEventListener("abort", () => void lock.release().catch(() => undefined));
     cluster.services.keepalive.renew = () => {};
-    const gone = lock.keyDeleted();
+    lock.keyDeleted();
 
     clock.freeze(600);
     lease.renewed(clock.now(), 10);
-    await gone;
+    await settle();
 
     expect(lock.signal.reason).toMatchObject({ loss: "deleted" });
     expect(deletions()).toEqual([]);

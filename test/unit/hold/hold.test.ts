@@ -98,9 +98,9 @@ describe("a held lock whose key is gone after the machine was suspended for long
   async function resumed() {
     const { lock, clock, lease, renewed } = holding();
     clock.sleep(2 * TTL_MS);
-    const gone = lock.keyDeleted();
+    lock.keyDeleted();
     await settle();
-    return { lock, clock, lease, gone, renewed };
+    return { lock, clock, lease, renewed };
   }
   const EXPIRED = {
     ...{ code: "LOCK_LOST", loss: "expired" },
@@ -111,24 +111,27 @@ describe("a held lock whose key is gone after the machine was suspended for long
   };
 
   test("counts as expired, not as deleted by another client, when no renewal is answered", async () => {
-    const { lock, clock, lease, gone } = await resumed();
+    const { lock, clock, lease } = await resumed();
+    expect(lock.signal.aborted).toBe(true);
     clock.advance(lease.patienceMs);
-    await gone;
+    await settle();
 
     expect(lock.signal.reason).toMatchObject(EXPIRED);
     expect(lease.signal.aborted).toBe(false);
   });
 
   test("counts as expired when it is released before a renewal is answered", async () => {
-    const { lock } = await resumed();
+    const { lock, clock, lease } = await resumed();
 
-    await expect(lock.release()).rejects.toMatchObject(EXPIRED);
+    const released = lock.release();
+    await clock.pass(lease.patienceMs);
+    await expect(released).rejects.toMatchObject(EXPIRED);
   });
 
   test("counts as deleted once a renewal shows that the lease lives", async () => {
-    const { lock, gone, renewed } = await resumed();
+    const { lock, renewed } = await resumed();
     renewed();
-    await gone;
+    await settle();
 
     expect(lock.signal.reason).toMatchObject({ code: "LOCK_LOST", loss: "deleted" });
   });
@@ -154,15 +157,20 @@ describe("release", () => {
     });
   });
 
-  test("tells of the loss when the key is known to be gone, though not yet why, and asks nothing of etcd", async () => {
-    const { cluster, clock, lock, answerRead } = holding();
+  test("tells of the loss that the signal has told when the key was found gone, though not yet why, and deletes nothing", async () => {
+    const { cluster, clock, lock, lease, answerRead } = holding();
     clock.advance(1001);
     cluster.member.watches[0]!.created(lock.key, 90n);
     await settle();
+    const { signal } = lock;
+    const heldWhenAborted: boolean[] = [];
+    signal.addEventListener("abort", () => heldWhenAborted.push(lock.held));
     await answerRead(false);
-    expect([lock.held, lock.signal.aborted]).toEqual([false, false]);
+    expect([lock.held, signal.aborted, heldWhenAborted]).toEqual([false, true, [false]]);
 
-    await expect(lock.release()).rejects.toMatchObject({ code: "LOCK_LOST", loss: "deleted" });
+    const released = lock.release();
+    await clock.pass(lease.patienceMs);
+    await expect(released).rejects.toMatchObject({ code: "LOCK_LOST", loss: "deleted" });
 
     expect(cluster.connected.flatMap((member) => member.of("txn"))).toEqual([]);
   });

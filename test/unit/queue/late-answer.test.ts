@@ -56,7 +56,10 @@ test.each(["before its turn comes", "after its turn has come and before its call
     );
     // No timer has run: the process was suspended, or another callback took so long.
     const stall = (turns = when === "before its turn comes" ? 0 : 100): void => {
-      if (turns === 0 || lease.holds.size > 0) cluster.clock.freeze(TTL_SECONDS * 1000);
+      const isGranted = LockTable.of(lease)
+        .entries()
+        .some(({ held }) => held);
+      if (turns === 0 || isGranted) cluster.clock.freeze(TTL_SECONDS * 1000);
       else queueMicrotask(() => stall(turns - 1));
     };
     const answer = async (succeeded: boolean, ranges: readonly object[] = []): Promise<void> => {

@@ -200,7 +200,10 @@ export type Verdict = { readonly seen: Seen; readonly isEmpty: boolean } & (
   | { readonly state: "done" | "running" | "lost"; readonly run: OnceRun }
 );
 
-/** What a verdict is made of, in this order: the floors from the slot on, its mark, the oldest entry of the queue; old ones. */
+/**
+ * What a verdict is made of, in this order: the floors from the slot on, its mark, the oldest entry of the queue; old ones. An entry
+ * and its delay key have one create revision, and etcd gives them in any order.
+ */
 function evidence({ space, oldSpace, path, slot }: SlotPlan): readonly Operation[] {
   const marksIn = (marks: MarkSpace): readonly Operation[] => [
     { kind: "range", ...marks.floorsFrom(slot), limit: 1, keysOnly: true },
@@ -210,7 +213,7 @@ function evidence({ space, oldSpace, path, slot }: SlotPlan): readonly Operation
     kind: "range",
     ...queueRange(path),
     order: "oldest first",
-    limit: 1,
+    limit: 2,
     keysOnly: true,
   } as const;
   return [...marksIn(space), oldest, ...(oldSpace ? marksIn(oldSpace) : [])];
@@ -225,32 +228,34 @@ export function verdictOf(
   ranges: readonly (RangeResult | undefined)[],
   ownId: string | undefined,
 ): Verdict {
-  const [floor, kv, oldest, oldFloor, oldKv] = ranges.map((range) => range?.kvs[0]);
+  const [floor, kv, first, oldFloor, oldKv] = ranges.map((range) => range?.kvs[0]);
   const seen = { mark: kv?.modRevision ?? 0n, oldMark: oldKv?.modRevision ?? 0n };
-  const common = { seen, isEmpty: oldest === undefined };
+  const common = { seen, isEmpty: first === undefined };
   if (floor ?? oldFloor) return { state: "expired", ...common };
   const last = kv ?? oldKv;
   const mark = last && parseMark(last);
   if (!last || (ownId !== undefined && mark?.id === ownId)) return { state: "free", ...common };
   // An old mark has the key without the prefix of the cluster.
   const start = kv ? 0 : plan.path.length - plan.name.length;
-  const entry = oldest && {
-    key: oldest.key.toString().slice(start),
-    fence: String(oldest.createRevision),
-  };
-  return { state: stateOf(last, mark, entry), ...common, run: runOf(mark) };
+  const oldest = ranges[2]?.kvs.filter(({ createRevision }) => createRevision === first?.createRevision);
+  const entries = (oldest ?? []).map(({ key, createRevision }) => ({
+    key: key.toString().slice(start),
+    fence: String(createRevision),
+  }));
+  return { state: stateOf(last, mark, entries), ...common, run: runOf(mark) };
 }
 
 /** A value of unknown form never lets the work run a second time. */
 function stateOf(
   { modRevision }: KeyValue,
   mark: Partial<Mark> | undefined,
-  oldest: Pick<Mark, "key" | "fence"> | undefined,
+  oldest: readonly Pick<Mark, "key" | "fence">[],
 ): "done" | "running" | "lost" {
   if (mark?.state !== "started") return "done";
   const fence = mark.fence ?? String(modRevision);
   // A run holds, so while its entry exists, that is the oldest one.
-  return oldest?.key === mark.key && oldest?.fence === fence ? "running" : "lost";
+  const runs = oldest.some((entry) => entry.key === mark.key && entry.fence === fence);
+  return runs ? "running" : "lost";
 }
 
 function runOf(mark: Partial<Mark> | undefined): OnceRun {

@@ -7,6 +7,7 @@ import {
   Mutex,
   once,
   Semaphore,
+  Session,
   watchQueue,
   type Lock,
 } from "../../../src/index.js";
@@ -51,6 +52,27 @@ describe("once", () => {
     expect(runs).toBe(5);
     expect(results.filter(({ ran }) => ran)).toHaveLength(5);
     expect(results.filter((result) => !result.ran && result.reason === "done")).toHaveLength(35);
+  });
+
+  test("says that a slot is running while its session has a delay key, however many wait in its queue", async () => {
+    const delayed = await Session.open(two.cluster, { ttlSeconds: 60, releaseDelayMs: 500 });
+    for (let round = 0; round < 12; round++) {
+      const name = `delayed/${round}`;
+      const { begun, end, work } = job();
+      const running = once(delayed, name, 1, work);
+      await begun;
+      const waiting = Array.from({ length: 12 + round }, () => new Mutex(two.holder, name).lock());
+      await queued(name, 14 + round);
+
+      expect(await once(two.session, name, 1, never, { ifHeld: "skip" })).toMatchObject({
+        reason: "running",
+      });
+
+      end("done");
+      await running;
+      for (const turn of waiting) await (await turn).release();
+    }
+    await delayed.close();
   });
 
   test("takes slots from 0 to the highest safe integer, in any order", async () => {

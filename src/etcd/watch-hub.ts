@@ -77,6 +77,10 @@ class IdleWatches {
     return watch;
   }
 
+  lastEvent(key: string): bigint {
+    return this.#byKey.get(rangeText({ key }))?.watch.lastEvent ?? 0n;
+  }
+
   /** Cancels all idle watches. */
   clear(): void {
     for (const key of [...this.#byKey.keys()]) this.#remove(key);
@@ -168,6 +172,11 @@ export class WatchHub {
     return events === "DELETE" && reuseFrom !== undefined
       ? this.#idleWatches.take(target, reuseFrom)
       : undefined;
+  }
+
+  /** Revision of the last event of a watch of this very key that has no listener now; 0n without one. */
+  lastEvent(key: string): bigint {
+    return this.#idleWatches.lastEvent(key);
   }
 
   /**

@@ -160,7 +160,7 @@ class MultiLockHandle extends HoldBase implements MultiLock {
     this.limits?.refresh();
     this.limits?.stop();
     if (this.limits?.exceeded) await Promise.allSettled(this.#holds.map((hold) => hold.release()));
-    if (this.#over) await Promise.all(this.#holds.map((hold) => hold.explained));
+    if (this.#over) for (const hold of this.#holds) await hold.explained;
     this.#controller.signal.throwIfAborted();
     this.#end(new LockReleasedError(this.label));
     await Promise.all(this.#holds.map((hold) => hold.release()));

@@ -48,6 +48,8 @@ export interface GrantedLease {
 /** The last tenth of the TTL is left unused: it covers clocks that run at slightly different rates. */
 const USED_PART = 0.9;
 const JEOPARDY_PART = 0.5;
+/** On Linux, the clock that counts suspend has steps of 10 ms, and two readings of it are compared. */
+const SUSPEND_STEP_MS = 20;
 
 /** `doubtful`: the deadline has passed only on the clock that counts suspend; the next renewal decides. */
 type Standing = "held" | "doubtful" | "over";
@@ -57,19 +59,23 @@ const elapsed = (from: number, to: number): number => Math.max(0, to - from);
 
 export function standingOf(renewal: Renewal, now: Moment): Standing {
   if (isOver(renewal, now.monotonic)) return "over";
-  const { sent, ttlMs } = renewal;
-  return elapsed(sent.suspend, now.suspend) >= ttlMs * USED_PART ? "doubtful" : "held";
+  return passedMs(renewal, now) >= renewal.ttlMs * USED_PART ? "doubtful" : "held";
+}
+
+/** The milliseconds since a renewal was sent, with those of a suspend. */
+function passedMs({ sent }: Renewal, now: Moment): number {
+  const monotonic = elapsed(sent.monotonic, now.monotonic);
+  const suspend = elapsed(sent.suspend, now.suspend);
+  return suspend - monotonic > SUSPEND_STEP_MS ? suspend : monotonic;
 }
 
 /** Only the monotonic clock decides this; the other one only raises doubt. */
 export const isOver = ({ sent, ttlMs }: Renewal, monotonic: number): boolean =>
   elapsed(sent.monotonic, monotonic) >= ttlMs * USED_PART;
 
-/** Milliseconds until the deadline on the clock that is further ahead; 0 when the deadline has passed. */
-export function remainingMs({ sent, ttlMs }: Renewal, now: Moment): number {
-  const passed = Math.max(elapsed(sent.monotonic, now.monotonic), elapsed(sent.suspend, now.suspend));
-  return Math.max(0, ttlMs * USED_PART - passed);
-}
+/** Milliseconds until the deadline; 0 when it has passed. */
+export const remainingMs = (renewal: Renewal, now: Moment): number =>
+  Math.max(0, renewal.ttlMs * USED_PART - passedMs(renewal, now));
 
 /** A renewal is overdue, but the deadline has not passed. */
 export function inJeopardy(renewal: Renewal, now: Moment): boolean {

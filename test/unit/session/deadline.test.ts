@@ -24,6 +24,12 @@ describe("the deadline of a lease", () => {
     expect(standingOf(renewal, later(9000, -3_600_000))).toBe("over");
   });
 
+  test("is not in doubt when the clock that counts suspend is ahead by its own steps of 10 ms", () => {
+    expect(standingOf(renewal, later(8990, 9005))).toBe("held");
+    expect(remainingMs(renewal, later(8990, 9005))).toBe(10);
+    expect(standingOf(renewal, later(8970, 9005))).toBe("doubtful");
+  });
+
   test("is in doubt, not over, when only the clock that counts suspend has passed it", () => {
     expect(standingOf(renewal, later(1000, 8999))).toBe("held");
     expect(standingOf(renewal, later(1000, 9000))).toBe("doubtful");

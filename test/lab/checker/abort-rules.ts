@@ -36,14 +36,14 @@ function rejectedLate(facts: Facts, { p, id, lock, aborted, outcome }: Call): Fi
  * the places that have outlived their time must not outnumber the calls that may still have one.
  */
 function stayedInQueue(facts: Facts): Finding[] {
-  const overdue = facts.placeOf.values().filter(
-    (place) =>
-      place.owner !== undefined &&
-      !facts.holdOf.has(place) &&
-      // Its call joined again, and may have been granted since.
-      !facts.early.has(place) &&
-      (place.deletedSeen ?? facts.end) > facts.troubles.limit(processOf(place.owner), place.seen),
-  );
+  const overdue = facts.placeOf
+    .values()
+    .filter(
+      (place) =>
+        place.owner !== undefined &&
+        !facts.holdOf.has(place) &&
+        (place.deletedSeen ?? facts.end) > facts.troubles.limit(processOf(place.owner), place.seen),
+    );
   const groups = groupedByPair(
     overdue,
     ({ owner }) => owner,
@@ -65,9 +65,12 @@ interface Change {
 function tooMany(facts: Facts, places: readonly Place[], calls: readonly Call[]): Finding[] {
   const { troubles } = facts;
   const changes: Change[] = [];
+  const isTaken = places.some((place) => facts.early.has(place));
   for (const { p, invoked, outcome, hold } of calls) {
-    if (hold !== undefined) continue;
-    const until = outcome === undefined ? FOREVER : troubles.limit(p, outcome.t);
+    // A call whose place was taken has joined again, and may have been granted since: until then, the earlier place was its own.
+    const again = hold && isTaken ? facts.placeOf.get(hold)?.seen : undefined;
+    if (hold !== undefined && again === undefined) continue;
+    const until = again ?? (outcome === undefined ? FOREVER : troubles.limit(p, outcome.t));
     changes.push({ t: invoked, places: 0, calls: 1 }, { t: until, places: 0, calls: -1 });
   }
   for (const place of places) {

@@ -1,4 +1,4 @@
-import type { Run, ServerEvent, Setting, Step } from "../runner/history.js";
+import type { Run, ServerEvent, Setting, Sight, Step } from "../runner/history.js";
 import { callsOf, type Call, type Calls, type Hold } from "./calls.js";
 import { earlyTakings, lastUseOf, type Early } from "./early.js";
 import { groupedByPair, type PairMap } from "./pair-map.js";
@@ -14,6 +14,7 @@ export interface Facts extends Calls {
   readonly steps: Steps;
   readonly server: readonly ServerEvent[];
   readonly delayKeys: readonly ServerEvent[];
+  readonly sights: readonly Sight[];
   readonly setting: Setting;
   readonly start: bigint;
   readonly end: bigint;
@@ -47,7 +48,7 @@ export function factsOf(run: Run): Facts {
   const steps = new Steps(history);
   const troubles = new Troubles(steps, setting);
   const { calls, callOf, holds } = callsOf(steps);
-  const { delayKeys = [] } = run;
+  const { delayKeys = [], sights = [] } = run;
   const places = placesOf(server, setting, delayKeys);
   const together = togetherOf(places, calls);
   const all = [...places.values()].flat();
@@ -62,7 +63,7 @@ export function factsOf(run: Run): Facts {
     ({ lock }) => lock,
   );
   return {
-    ...{ history, steps, server, delayKeys, setting, ...ends },
+    ...{ history, steps, server, delayKeys, sights, setting, ...ends },
     ...{ calls, callOf, callsUnder, holds, places, placeOf, holdOf },
     ...{ together, troubles, lastUse, early },
   };

@@ -8,6 +8,7 @@ import { factsOf, type Finding, type Rule } from "./facts.js";
 import { noFalseLoss } from "./false-loss.js";
 import { Figures } from "./figures.js";
 import { observersAgree, proclaimedOnce } from "./leader-rules.js";
+import { grantedIsHeld, signalIsNotLate } from "./held-rules.js";
 import { nothingLeftBehind } from "./leftovers.js";
 import { lossIsToldInTime } from "./loss.js";
 import { healthyMajorityServes } from "./refusal-rules.js";
@@ -32,6 +33,7 @@ const RULES = {
     ...{ I15: observersAgree, I16: proclaimedOnce, I17: healthyMajorityServes },
     I18: stuckProcessesLoseTheirs,
     I19: delayAfterCrash,
+    ...{ I20: grantedIsHeld, I21: signalIsNotLate },
     crash: noCrash,
   },
 } satisfies Record<string, Rule>;

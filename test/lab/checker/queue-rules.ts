@@ -13,12 +13,10 @@ export const serverSawOneHolder: Rule = (facts) => [
 function neverAtHead(facts: Facts, hold: Hold): Finding[] {
   const place = facts.placeOf.get(hold);
   if (place === undefined) return [{ text: `${nameOf(hold)} has no place on the server` }];
-  if (place.headSince !== undefined || !hold.heldWhenGranted) return [];
-  const text = `${nameOf(hold)} was granted ${at(facts, hold.granted)}, yet an older place outlived it on the server`;
-  // Places that came together are held together: one may be taken while the call still waits for another.
-  const early = (facts.together.get(place)?.length ?? 1) > 1 ? facts.early.get(hold) : undefined;
-  if (early !== undefined && hold.granted <= early.until) return [{ text, excuse: early.cause }];
-  return [{ text }];
+  if (place.headSince !== undefined) return [];
+  const several = (facts.together.get(place)?.length ?? 1) > 1;
+  const why = several ? "at no revision had all of its places their turn" : "an older place outlived it";
+  return [{ text: `${nameOf(hold)} was granted ${at(facts, hold.granted)}, yet ${why} on the server` }];
 }
 
 /**
@@ -96,7 +94,7 @@ export const servedInOrder: Rule = (facts) => {
 };
 
 function servedAfter(facts: Facts, hold: Hold, before: Hold): Finding[] {
-  if (hold.token >= before.token || !hold.heldWhenGranted) return [];
+  if (hold.token >= before.token) return [];
   const ns = hold.granted - before.granted;
   const text = `${nameOf(hold)} was granted ${at(facts, hold.granted)}, ${ms(ns)} after the younger place ${nameOf(before)}`;
   const excuse = servedLate(facts, hold);

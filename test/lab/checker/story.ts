@@ -1,5 +1,5 @@
 // Hand-made runs for the checker's own tests. Revisions and milliseconds are small numbers that a reader can follow.
-import type { End, Leftovers, Nemesis, Run, ServerEvent, Setting, Step } from "../runner/history.js";
+import type { End, Leftovers, Nemesis, Run, ServerEvent, Setting, Sight, Step } from "../runner/history.js";
 
 const LOCK = "lock/a";
 const SETTING: Setting = { ttlSeconds: 2, locks: "lock/", registers: "reg/" };
@@ -31,6 +31,7 @@ type FaultOf = Pick<Nemesis, "fault" | "effect" | "target"> &
 export class Story {
   readonly #steps: Step[] = [];
   readonly #server: ServerEvent[] = [];
+  readonly #sights: Sight[] = [];
   readonly #created = new Map<string, bigint>();
   readonly #tokens = new Map<string, bigint>();
 
@@ -93,10 +94,37 @@ export class Story {
     return this.tell({ k: "claim", t: ns(at), p, id, lock: LOCK, token: BigInt(token), held });
   }
 
-  /** The reason of the hold's signal. */
-  end(at: number, p: string, id: number, reason: End["reason"]): this {
+  /** A call in the async context of the hold has resolved with it. */
+  enter(at: number, p: string, id: number, token: number, held: boolean): this {
+    const of = { t: ns(at), p, id, lock: LOCK, token: BigInt(token) };
+    return this.tell({ k: "claim", ...of, held, entered: true });
+  }
+
+  /** The reason of the hold's signal. `late`: `held` was false in an earlier turn. */
+  end(at: number, p: string, id: number, reason: End["reason"], late = false): this {
     const token = this.#tokens.get(`${p}#${id}`) ?? 0n;
-    return this.tell({ k: "end", t: ns(at), p, id, lock: LOCK, token, reason });
+    return this.tell({ k: "end", t: ns(at), p, id, lock: LOCK, token, reason, ...(late && { late }) });
+  }
+
+  /** The process has got the answer that its place is created. */
+  joined(at: number, p: string, rev: number, key: string): this {
+    this.#sights.push({ t: ns(at), p, revision: BigInt(rev), put: [key] });
+    return this;
+  }
+
+  /** A watch of the process has reported the deletion of a key. */
+  heard(at: number, p: string, rev: number, key: string): this {
+    this.#sights.push({ t: ns(at), p, revision: BigInt(rev), deleted: [key] });
+    return this;
+  }
+
+  /** The process has got the answer to a read of a queue, for the place that was created at a revision. */
+  saw(at: number, p: string, rev: number, created: number, found: Readonly<Record<string, number>>): this {
+    const kvs = Object.entries(found).map(([key, create]) => ({ key, createRevision: BigInt(create) }));
+    const of = { lease: undefined, key: `${LOCK}/`, end: `${LOCK}0` };
+    const read = { ...of, maxCreateRevision: BigInt(created), found: kvs };
+    this.#sights.push({ t: ns(at), p, revision: BigInt(rev), read });
+    return this;
   }
 
   /** Calls for a release, whose deletion is revision `rev`, and records its completion. */
@@ -207,7 +235,7 @@ export class Story {
   run(setting: Partial<Setting> = {}): Run {
     const history = [...this.#steps].sort((a, b) => Number(a.t - b.t));
     const server = [...this.#server].sort((a, b) => Number(a.rev - b.rev));
-    return { history, server, setting: { ...SETTING, ...setting } };
+    return { history, server, sights: this.#sights, setting: { ...SETTING, ...setting } };
   }
 
   /** The key's last part names the lease: "lock/a/w1" and "lock/b/w1-2" are places of lease "w1". */

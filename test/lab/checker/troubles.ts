@@ -141,6 +141,11 @@ export class Troubles {
     return this.saidBy(p, by);
   }
 
+  /** A suspend has put the leases of the process in doubt, which an answered renewal or the deadline ends. */
+  inDoubt(p: string, t: bigint): boolean {
+    return (this.#suspended.get(p) ?? []).some(({ from, to }) => from <= t && t <= to + this.ttl);
+  }
+
   /** Calls or streams to etcd were disturbed during the span or just before it. */
   hindered({ from, to }: Span): boolean {
     return touching(this.#hindered, { from: from - this.#settle, to }).length > 0;

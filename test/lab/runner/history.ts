@@ -56,12 +56,16 @@ export interface Claim extends OnHold {
   readonly k: "claim";
   readonly token: bigint;
   readonly held: boolean;
+  /** A call for the lock, in an async context that holds it, has resolved with this hold. */
+  readonly entered?: true;
 }
 /** The hold's signal aborted: `released` by an ordinary release, otherwise the loss. One line per abort event. */
 export interface End extends OnHold {
   readonly k: "end";
   readonly token: bigint;
   readonly reason: "released" | "expired" | "revoked" | "deleted" | "closed";
+  /** `held` was read as false in an earlier turn of the event loop. */
+  readonly late?: true;
 }
 /** What one `observe()` reported about an election; without a token, there is no leader. */
 export interface Observed extends At {
@@ -154,6 +158,28 @@ export interface ServerEvent {
   readonly tSeen: bigint;
 }
 
+/**
+ * What a client has received about keys: deletions that one of its watches reported, or a read of them. Its own code has not run
+ * since, so whatever it does later, it could know this.
+ */
+export interface Sight extends At {
+  /** No state that it shows is later than this one. */
+  readonly revision: bigint;
+  /** Keys that it has put at the revision. */
+  readonly put?: readonly string[];
+  /** Keys that were deleted at the revision, or before. */
+  readonly deleted?: readonly string[];
+  /** `lease`: of the session whose transaction it is a part of. */
+  readonly read?: {
+    readonly lease: string | undefined;
+    readonly key: string;
+    readonly end: string | undefined;
+    /** Younger keys were not asked for. */
+    readonly maxCreateRevision: bigint | undefined;
+    readonly found: readonly { readonly key: { toString(): string }; readonly createRevision: bigint }[];
+  };
+}
+
 export interface Setting {
   readonly ttlSeconds: number;
   /** How long a worker's client waits for one answer; default 1000. */
@@ -174,5 +200,7 @@ export interface Run {
   readonly server: readonly ServerEvent[];
   /** Events of the delay keys of entries, which `server` leaves out. */
   readonly delayKeys?: readonly ServerEvent[];
+  /** Of all clients, in the order of time. Only a simulated run knows them. */
+  readonly sights?: readonly Sight[];
   readonly setting: Setting;
 }

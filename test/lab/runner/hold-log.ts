@@ -1,6 +1,6 @@
 import type { End, Operation } from "./history.js";
 import type { Context } from "./context.js";
-import type { Grip, Gripped } from "./subject.js";
+import type { Grip, Gripped, Subject } from "./subject.js";
 
 /** An acquire of one name and all steps with its hold. The ops of one call for several names are recorded together. */
 export interface Op {
@@ -16,6 +16,8 @@ export class HoldLog {
   readonly #time: Context["time"];
   /** Event-loop turns since an acquire was aborted. */
   readonly #turns = new Map<number, number>();
+  /** Holds whose signal has not aborted: whether `held` was read as false in an earlier turn of the event loop. */
+  readonly #live = new WeakMap<Grip["hold"], { late: boolean }>();
 
   constructor(owner: string, { note, time }: Pick<Context, "note" | "time">) {
     this.#owner = owner;
@@ -28,9 +30,9 @@ export class HoldLog {
       this.#write(more === undefined ? { k, f, id, lock } : { k, f, id, lock, ...more });
   }
 
-  asked(f: Acquire, ops: readonly Op[]): void {
+  asked(f: Acquire, ops: readonly Op[], { owner = this.#owner }: Pick<Subject, "owner">): void {
     const names = ops.map(({ lock }) => lock);
-    this.note("invoke", f, ops, { owner: this.#owner, ...(names.length > 1 && { names }) });
+    this.note("invoke", f, ops, { owner, ...(names.length > 1 && { names }) });
   }
 
   failed(error: unknown, ops: readonly Op[], f: Acquire): void {
@@ -67,18 +69,38 @@ export class HoldLog {
     });
     const end = () => {
       const reason = reasonOf(hold.signal.reason as Ending);
-      each(ops, places, (op, { token }) => this.#write({ k: "end", ...op, token, reason }));
+      const late = this.#live.get(hold)?.late === true;
+      this.#live.delete(hold);
+      each(ops, places, (op, { token }) =>
+        this.#write({ k: "end", ...op, token, reason, ...(late && { late }) }),
+      );
     };
-    if (hold.signal.aborted) end();
+    if (hold.signal.aborted) return end();
+    this.#live.set(hold, { late: false });
     // Without `once`: a second event would be a bug in leasehold, which the checker must see.
-    else hold.signal.addEventListener("abort", end);
+    hold.signal.addEventListener("abort", end);
+    if (!held) this.#mustEnd(hold);
   }
 
-  claim({ hold, places }: Grip, ops: readonly Op[]): boolean {
+  /** `again`: what a call for a lock that its async context holds has just resolved with. */
+  claim(
+    { hold, places }: Pick<Grip, "hold" | "places">,
+    ops: readonly Op[],
+    again?: Pick<Grip["hold"], "held">,
+  ): boolean {
     const t = this.#time.now();
-    const { held } = hold;
-    each(ops, places, ({ id, lock }, { token }) => this.#write({ t, k: "claim", id, lock, token, held }));
+    const { held } = again ?? hold;
+    each(ops, places, ({ id, lock }, { token }) =>
+      this.#write({ t, k: "claim", id, lock, token, held, ...(again && { entered: true }) }),
+    );
+    if (!held) this.#mustEnd(hold);
     return held;
+  }
+
+  /** `held` was read as false: the signal aborts in this turn of the event loop, or is late. */
+  #mustEnd(hold: Grip["hold"]): void {
+    const live = this.#live.get(hold);
+    if (live !== undefined && !live.late) this.#time.turn(() => (live.late = true));
   }
 }
 

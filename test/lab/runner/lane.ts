@@ -65,15 +65,19 @@ export class Lane {
     const way = this.#random.pick(WAYS);
     const subject = this.#subject(source);
     const ops = this.#opsOf(subject);
-    if (way === "with" && subject.during) await this.#during(subject.during, ops);
-    else if (way === "close" && this.#kind !== "shared") await this.#lockAndClose(subject, ops);
+    const inside = way === "with" || (way === "lock" && subject.inside === true);
+    if (inside && subject.during) await this.#during(subject, ops);
+    else if (way === "close" && this.#kind !== "shared" && subject.owner === undefined)
+      await this.#lockAndClose(subject, ops);
     else await this.#lockAndRelease(subject, ops, way);
   }
 
   #subject(source: Cluster | Session): Subject {
-    const { leasehold, locks, of } = this.#context;
+    const { p, leasehold, cluster, locks, of, time, ttlSeconds, releaseDelayMs } = this.#context;
     const random = this.#random;
-    return subjectOf(of, { leasehold, source, locks, random, value: this.#says("campaigns") });
+    const session = { ttlSeconds, releaseDelayMs, owner: this.#owner };
+    const more = { cluster, session, shared: `${p}/shared` };
+    return subjectOf(of, { leasehold, source, locks, random, time, value: this.#says("campaigns"), ...more });
   }
 
   #opsOf({ names }: Subject): readonly Op[] {
@@ -102,11 +106,11 @@ export class Lane {
     if (this.#random.chance(0.8)) await released;
   }
 
-  async #during(during: NonNullable<Subject["during"]>, ops: readonly Op[]): Promise<void> {
-    this.#log.asked("acquire", ops);
+  async #during(subject: Subject, ops: readonly Op[]): Promise<void> {
+    this.#log.asked("acquire", ops, subject);
     let granted = false;
     try {
-      await during(async (grip) => {
+      await subject.during?.(async (grip) => {
         granted = true;
         this.#log.granted(grip, ops, "acquire");
         await this.#use(grip, ops);
@@ -148,7 +152,7 @@ export class Lane {
 
   async #acquire(subject: Subject, ops: readonly Op[], way: Way): Promise<Grip | undefined> {
     const f: Acquire = way === "try" && subject.tryLock ? "tryAcquire" : "acquire";
-    this.#log.asked(f, ops);
+    this.#log.asked(f, ops, subject);
     try {
       const grip =
         way === "try" && subject.tryLock
@@ -180,6 +184,7 @@ export class Lane {
     const random = this.#random;
     if (random.chance(this.#context.camp)) return this.#camp(grip, ops);
     for (let left = random.between(0, 3); left > 0; left--) {
+      if (grip.enter && random.chance(0.5)) await this.#enter(grip, ops);
       if (!this.#log.claim(grip, ops) && random.chance(0.5)) return;
       if (!(await this.#act(grip, ops, left))) return;
       await this.#context.time.delay(random.between(0, 15));
@@ -190,7 +195,19 @@ export class Lane {
   async #camp(grip: Grip, ops: readonly Op[]): Promise<void> {
     const { finishing, ttlSeconds, time } = this.#context;
     const until = time.now() + BigInt(ttlSeconds * this.#random.between(1000, 4000)) * 1_000_000n;
-    while (this.#log.claim(grip, ops) && time.now() < until && !finishing()) await time.delay(10);
+    while (this.#log.claim(grip, ops) && time.now() < until && !finishing()) {
+      await time.delay(10);
+      await this.#enter(grip, ops);
+    }
+  }
+
+  /** Calls for the lock again, without a look at `held`. */
+  async #enter({ hold, places, enter }: Grip, ops: readonly Op[]): Promise<void> {
+    if (!enter || hold.signal.aborted) return;
+    const entered = (again: Pick<Grip["hold"], "held">): void =>
+      void this.#log.claim({ hold, places }, ops, again);
+    // It may be lost meanwhile, which its own end tells.
+    await enter(entered).catch(() => undefined);
   }
 
   /**

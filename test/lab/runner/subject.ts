@@ -1,3 +1,4 @@
+import { AsyncLocalStorage } from "node:async_hooks";
 import type {
   Cluster,
   Hold,
@@ -6,13 +7,20 @@ import type {
   MultiLock,
   OnceResult,
   Session,
+  SessionOptions,
   WaitOptions,
+  WebLock,
+  WebLockOptions,
 } from "../../../src/index.js";
 import type { load } from "./leasehold.js";
 import type { Random } from "./random.js";
+import type { LabTime } from "./time.js";
 
 /** What the lanes of a run can acquire. */
-export const SUBJECTS = ["mutex", "rwlock", "semaphore", "lockall", "election", "once"] as const;
+export const SUBJECTS = [
+  ...(["mutex", "rwlock", "semaphore", "lockall", "election", "once"] as const),
+  ...(["reentrant", "leader", "weblock"] as const),
+] as const;
 export type Of = (typeof SUBJECTS)[number];
 
 /** Users of a semaphore with different limits, as during the rollout of a new limit. */
@@ -35,11 +43,17 @@ export interface Grip {
   /** Other shared holds may exist at the same time: it writes nothing. */
   readonly shared: boolean;
   readonly leadership?: Leadership;
+  /** Calls for the name again, in the async context that holds it. Only while its signal has not aborted. */
+  readonly enter?: (work: (again: Pick<Hold, "held">) => void) => Promise<void>;
 }
 
 /** One lock of some kind, or several at once, behind one interface. */
 export interface Subject {
   readonly names: readonly string[];
+  /** Of its places, if not that of the lane. */
+  readonly owner?: string;
+  /** Calls without a limit are those of `during`. */
+  readonly inside?: true;
   lock(options?: WaitOptions): Promise<Grip>;
   tryLock?(options: WaitOptions): Promise<Grip | undefined>;
   readonly during?: (work: (grip: Grip) => Promise<void>) => Promise<void>;
@@ -50,8 +64,14 @@ export interface Choice {
   readonly source: Cluster | Session;
   readonly locks: readonly string[];
   readonly random: Random;
+  readonly time: LabTime;
   /** The value that this particular call campaigns with. */
   readonly value: string;
+  readonly cluster: Cluster;
+  /** Of the cluster's standing session. */
+  readonly shared: string;
+  /** Of a session that the call opens. */
+  readonly session: SessionOptions;
 }
 
 export function subjectOf(of: Of, choice: Choice): Subject {
@@ -95,15 +115,7 @@ const CHOOSE: Record<Of, (choice: Choice) => Subject> = {
     const names = several(locks, random);
     return { names, lock: async (options) => multiple(await leasehold.lockAll(source, names, options)) };
   },
-  election: ({ leasehold, source, locks, random, value }) => {
-    const name = random.pick(locks);
-    const election = new leasehold.Election(source, name);
-    const lead = async (options?: WaitOptions): Promise<Grip> => {
-      const leadership = await election.campaign(value, options);
-      return { ...single(leadership), leadership };
-    };
-    return { names: [name], lock: lead };
-  },
+  election: (choice) => election(choice, choice.random.pick(choice.locks)),
   once: (choice) => {
     const { leasehold, source, locks, random } = choice;
     const name = random.pick(locks);
@@ -114,7 +126,131 @@ const CHOOSE: Record<Of, (choice: Choice) => Subject> = {
     };
     return { ...mutex(choice, name), during };
   },
+  reentrant: (choice) => {
+    const { leasehold, source, locks, random } = choice;
+    const name = random.pick(locks);
+    const lock = new leasehold.Mutex(source, name);
+    const during = (work: (grip: Grip) => Promise<void>, options?: WaitOptions): Promise<void> =>
+      lock.withLock((hold) => {
+        const inside = AsyncLocalStorage.snapshot();
+        const enter: Grip["enter"] = (entered) => inside(() => lock.withLock(entered, { reentrant: true }));
+        return work({ ...single(hold), enter });
+      }, options);
+    return {
+      ...mutex(choice, name),
+      lock: (options) => opened<Grip>((work) => during(work, options)),
+      during,
+    };
+  },
+  leader: (choice) => {
+    const name = choice.random.pick(choice.locks);
+    return { ...election(choice, name), inside: true, during: (work) => term(choice, name, work) };
+  },
+  weblock,
 };
+
+/** One term of `lead()`. A campaign that fails is not repeated. */
+async function term(
+  { leasehold, cluster, session, value }: Choice,
+  name: string,
+  work: (grip: Grip) => Promise<void>,
+): Promise<void> {
+  const stop = new AbortController();
+  let [failure, term] = [undefined as Error | undefined, undefined as Leadership | undefined];
+  const run = async (leadership: Leadership): Promise<void> => {
+    term = leadership;
+    await work({ ...single(leadership), leadership });
+    stop.abort();
+  };
+  const onRetry = (error: Error): void => {
+    failure = error;
+    stop.abort();
+  };
+  await leasehold.lead(cluster, name, run, { ...session, value, signal: stop.signal, onRetry });
+  // A loss ends a term, and is no failure of `lead`.
+  const reason = term?.signal.reason as (Error & { readonly code?: string }) | undefined;
+  if (reason?.code === "LOCK_LOST") throw reason;
+  if (failure !== undefined) throw failure;
+}
+
+/** Calls `giveUp` as the options of a wait say. Returns a function that cancels it. */
+function givesUp(
+  { signal, timeoutMs }: WaitOptions,
+  { time, giveUp }: { readonly time: LabTime; readonly giveUp: (reason: Error) => void },
+): () => void {
+  const abort = (): void => giveUp(signal?.reason as Error);
+  signal?.addEventListener("abort", abort);
+  const late = (): void => giveUp(new DOMException("the wait was too long", "TimeoutError"));
+  const cancel = timeoutMs === undefined ? undefined : time.after(timeoutMs, late);
+  return () => (signal?.removeEventListener("abort", abort), cancel?.());
+}
+
+/** A lock of `ClusterLockManager`, in the queue of readers and writers that has its name. */
+function weblock({ leasehold, cluster, shared, locks, random, time }: Choice): Subject {
+  const lock = random.pick(locks);
+  const at = lock.lastIndexOf("/");
+  const [prefix, name] = [lock.slice(0, at), lock.slice(at + 1)];
+  const locksOf = new leasehold.ClusterLockManager(cluster, { prefix });
+  const queue = `${prefix}/${Buffer.from(name, "utf16le").toString("base64url")}`;
+  const mode = random.chance(0.3) ? "shared" : "exclusive";
+  const gripOf = (granted: WebLock): Grip => ({
+    // It has no `held`: to read its signal compares the clocks, as to read `held` does.
+    hold: {
+      release: () => Promise.resolve(),
+      get held() {
+        return !granted.signal.aborted;
+      },
+      get signal() {
+        return granted.signal;
+      },
+    },
+    places: [{ name: queue, key: granted.key, token: granted.revision }],
+    shared: mode === "shared",
+  });
+  const request = async (
+    options: WebLockOptions,
+    work: (grip: Grip | undefined) => Promise<void>,
+  ): Promise<void> =>
+    locksOf.request(name, { mode, ...options }, (it) => work(it === null ? undefined : gripOf(it)));
+  const waiting = (options: WaitOptions = {}) => {
+    const stop = new AbortController();
+    const cancel = givesUp(options, { time, giveUp: (reason) => stop.abort(reason) });
+    return opened<Grip | undefined>((work) => request({ signal: stop.signal }, work).finally(cancel));
+  };
+  return {
+    ...{ names: [queue], owner: shared },
+    lock: (options) => waiting(options) as Promise<Grip>,
+    tryLock: () => opened<Grip | undefined>((work) => request({ ifAvailable: true }, work)),
+    during: (work) => request({}, (grip) => work(grip as Grip)),
+  };
+}
+
+/** A hold that lasts as long as a callback, as one that is released by a call. */
+function opened<G extends Grip | undefined>(
+  during: (work: (grip: G) => Promise<void>) => Promise<void>,
+): Promise<G> {
+  return new Promise((resolve, reject) => {
+    const over: Promise<void> = during(
+      (grip) =>
+        new Promise((end) => {
+          if (grip === undefined) end();
+          else Object.assign(grip, { hold: endedBy(grip.hold, () => (end(), over)) });
+          resolve(grip);
+        }),
+    );
+    over.catch(reject);
+  });
+}
+
+const endedBy = (hold: Grip["hold"], release: () => Promise<void>): Grip["hold"] => ({
+  release,
+  get held() {
+    return hold.held;
+  },
+  get signal() {
+    return hold.signal;
+  },
+});
 
 /** A slot that was run without a mark, or that would run again, ends the process. */
 async function assertDone(again: Promise<OnceResult<undefined>>): Promise<void> {
@@ -131,6 +267,15 @@ function mutex({ leasehold, source, locks, random }: Choice, name = random.pick(
     tryLock: async (options) => single(await lock.tryLock(options)),
     during: (work) => lock.withLock((hold) => work(single(hold))),
   };
+}
+
+function election({ leasehold, source, value }: Choice, name: string): Subject {
+  const candidate = new leasehold.Election(source, name);
+  const lead = async (options?: WaitOptions): Promise<Grip> => {
+    const leadership = await candidate.campaign(value, options);
+    return { ...single(leadership), leadership };
+  };
+  return { names: [name], lock: lead };
 }
 
 /** In any order, and none nested under another one. */

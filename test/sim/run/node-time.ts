@@ -12,6 +12,12 @@ export class HistoryClock {
     this.#last = now > this.#last ? now : this.#last + 1n;
     return this.#last;
   };
+
+  /** Later than each time that `next` has returned, or that one, and earlier than the next one. */
+  readonly before = (): bigint => {
+    const now = BigInt(Math.round(this.kernel.now * 1e6));
+    return now > this.#last ? now - 1n : this.#last;
+  };
 }
 
 /** The time of one simulated process: its delays run on its own clock. */

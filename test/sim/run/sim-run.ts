@@ -11,6 +11,7 @@ import { HistoryClock } from "./node-time.js";
 import { SimCrew } from "./sim-crew.js";
 import type { Build } from "./build.js";
 import { whenServing } from "./recovery.js";
+import { Witness } from "./witness.js";
 
 const PREFIX = "sim/";
 const PLACES = `${PREFIX}lock/`;
@@ -94,6 +95,7 @@ export class SimRun {
   readonly #time: HistoryClock;
   readonly #crew: SimCrew;
   readonly #history: Step[] = [];
+  readonly #witness: Witness;
   readonly #planned: readonly Planned[];
   #calls = 0;
   readonly #hits: string[] = [];
@@ -102,6 +104,7 @@ export class SimRun {
     const { seed, print, hold, names, version } = options;
     this.#kernel = new Kernel(seed, { print, hold });
     this.#time = new HistoryClock(this.#kernel);
+    this.#witness = new Witness(PLACES, this.#time.before);
     const locks = Array.from({ length: names }, (_, n) => `${PLACES}n${n + 1}`);
     this.#crew = new SimCrew({
       ...{ kernel: this.#kernel, version, count: options.processes, requestTimeoutMs: REQUEST_TIMEOUT_MS },
@@ -112,7 +115,7 @@ export class SimRun {
         history: this.#time,
         note: (step, p) => this.#note(step, p),
       },
-      ...{ build: options.build, places: PLACES },
+      ...{ build: this.#witness.watched(options.build), places: PLACES },
     });
     options.observer?.started(this.#crew.etcd);
     this.#planned = this.#plan();
@@ -173,7 +176,8 @@ export class SimRun {
         ...(maxStallMs !== undefined && { maxStallMs }),
       },
     };
-    const run = { history: this.#history, ...this.#crew.server.split(), setting };
+    const { sights } = this.#witness;
+    const run = { history: this.#history, ...this.#crew.server.split(), sights, setting };
     const { calls: requests } = this.#crew.etcd;
     const counts = { calls: this.#calls, requests, hits: this.#hits, events };
     return { run, planned: this.#planned, hash, ...counts, virtualMs: now };

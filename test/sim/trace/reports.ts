@@ -1,5 +1,5 @@
 import type { End, Step } from "../../lab/runner/history.js";
-import { GrantedKeys, type OnHold } from "./granted-keys.js";
+import { GrantedKeys, type OnHold, UnheldGrants } from "./granted-keys.js";
 import type { Queues } from "./queue/queues.js";
 import { Rejected } from "./rejected.js";
 import { partsOf } from "./requests.js";
@@ -14,6 +14,7 @@ interface HeldPlace extends PlaceId {
 export class ReportCheck {
   readonly #keys = new GrantedKeys();
   readonly #stopped = new Set<string>();
+  readonly #unheld = new UnheldGrants();
 
   constructor(private readonly queues: Queues) {}
 
@@ -23,6 +24,7 @@ export class ReportCheck {
   }
 
   reported(step: Step): void {
+    this.#unheld.reported(step);
     if (step.k === "ok" && step.token !== undefined && step.key !== undefined) {
       this.#keys.granted(step, step.key);
       if (step.held) this.#holds(step, "is granted its hold");

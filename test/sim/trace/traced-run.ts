@@ -11,6 +11,8 @@ import { TraceRecorder } from "./recording/recorder.js";
 /** The model has no readers and no permits: a smaller one judges them. */
 const ADMISSION: readonly Of[] = ["rwlock", "semaphore"];
 
+const UNTRACED: readonly Of[] = ["once", "weblock"];
+
 export interface Traced {
   /** Default: that of the seed. */
   readonly of?: Of | undefined;
@@ -27,8 +29,8 @@ export function tracedSetting(
 ): Omit<SimOptions, "build"> {
   const swarm = swarmOf(seed);
   const known = CLIENT_FAULTS.map(({ name }) => name).filter((name) => swarm.faults.includes(name));
-  // The check does not know yet that the answer to a put of a mark may show that the key of its hold is gone.
-  const own = swarm.of === "once" ? "mutex" : swarm.of;
+  // The check does not know yet that the answer to a put of a mark may show that the key of its hold is gone. It knows no steal.
+  const own = UNTRACED.includes(swarm.of) ? "mutex" : swarm.of;
   const setting = { ...swarm, of: of ?? own, members: 1, auth: false, faults: faults ?? known };
   return transport ? overTransport(setting) : setting;
 }

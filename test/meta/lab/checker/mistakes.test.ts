@@ -36,6 +36,22 @@ const joined = (after: number) =>
     .put(99.5 + after, 20, "lock/a/w3", { owner: "w3/own" })
     .grant(110 + after, "w3", 1, 20)
     .release(120 + after, "w3", 1, 21);
+/** w1's place is deleted by hand at 12 ms, before its call is granted at 20 ms. */
+const takenBefore = (joinedAt = 5) =>
+  new Story()
+    .ask(0, "w1", 1, 10)
+    .joined(joinedAt, "w1", 10, "lock/a/w1")
+    .taken(12, 11, "lock/a/w1")
+    .grant(20, "w1", 1, 10);
+/** Granted at 1 ms with a hold that is not held. */
+const unheld = (late: boolean) =>
+  new Story()
+    .ask(0, "w1", 1, 10)
+    .grant(1, "w1", 1, 10, { held: false })
+    .end(1.2, "w1", 1, "deleted", late)
+    .del(0.2, 11, "lock/a/w1");
+/** `held` is false at 20 ms, the signal aborts at 21 ms. */
+const lateSignal = () => held().claim(20, "w1", 1, 10, false).end(21, "w1", 1, "deleted", true);
 /** Notified at 5 s, while etcd has the place until its owner deletes it. */
 const falseLoss = () => held().end(5000, "w1", 1, "expired").del(5001, 12, "lock/a/w1");
 /** A proxy may have sent the release twice. The process has seen `joins` calls that a proxy repeated. */
@@ -164,6 +180,18 @@ it.each<readonly [Label, string, Story]>([
     goodStory().hindered(110, 5000, { refuses: "member" }).call(100, "w3", 1).giveUp(120, "w3", 1, REFUSED),
   ],
   ["I17", "a call has no place within one fail-over", joined(3001)],
+  ["I20", "a call is granted what is not held, and its signal has not aborted", unheld(true)],
+  [
+    "I20",
+    "a call is granted a place whose deletion a watch has reported",
+    takenBefore().heard(19, "w1", 11, "lock/a/w1"),
+  ],
+  ["I20", "a call is granted a place that a read has not shown", takenBefore().saw(19, "w1", 11, 10, {})],
+  [
+    ...(["I20", "a call in the context of a hold enters it when it is not held"] as const),
+    held().enter(20, "w1", 1, 10, false).end(21, "w1", 1, "deleted", true),
+  ],
+  ["I21", "a signal aborts a turn after its hold has ended", lateSignal()],
   ["crash", "a promise is rejected and unhandled", goodStory().crash(30, "w2")],
 ])("%s is broken when %s", (label, _, story) => {
   expect(complaints(label, story)).not.toEqual([]);
@@ -215,6 +243,32 @@ it.each<readonly [Label, string, Story, Story]>([
     ...(["I15", "a gap that etcd has compacted"] as const),
     good.elections(good.ALL.toSpliced(2, 1)).compacted(8),
     good.elections(good.ALL.toSpliced(2, 1)).compacted(20),
+  ],
+  ["I20", "a signal that has aborted", unheld(false), unheld(true)],
+  [
+    ...(["I20", "a deletion that nothing shows before the grant"] as const),
+    takenBefore()
+      .heard(19, "w2", 11, "lock/a/w1")
+      .saw(19, "w1", 10, 10, {})
+      .saw(19.2, "w1", 11, 12, {})
+      .saw(19.5, "w1", 11, 10, { "lock/a/w1": 10 })
+      .heard(20, "w1", 11, "lock/a/w1"),
+    takenBefore().heard(19.9, "w1", 11, "lock/a/w1"),
+  ],
+  [
+    ...(["I20", "a deletion that is reported before the place is"] as const),
+    new Story()
+      .ask(0, "w1", 1, 10)
+      .taken(12, 11, "lock/a/w1")
+      .heard(19, "w1", 11, "lock/a/w1")
+      .joined(19.5, "w1", 10, "lock/a/w1")
+      .grant(20, "w1", 1, 10),
+    takenBefore(18).heard(19, "w1", 11, "lock/a/w1"),
+  ],
+  [
+    ...(["I21", "a suspended machine, until its lease has ended"] as const),
+    lateSignal().suspended("w1", 10, 15),
+    lateSignal().suspended("w2", 10, 15),
   ],
   [
     ...(["I17", "a refusal of the whole cluster, and one fail-over after it"] as const),

@@ -1,15 +1,17 @@
 import type { Step } from "../../../lab/runner/history.js";
-import { GrantedKeys, type OnHold } from "../granted-keys.js";
+import { GrantedKeys, type OnHold, UnheldGrants } from "../granted-keys.js";
 import { Rejected } from "../rejected.js";
 import type { SharedQueues } from "./queues.js";
 
 /** What was reported to callers, or claimed by them. */
 export class ReportCheck {
   readonly #keys = new GrantedKeys();
+  readonly #unheld = new UnheldGrants();
 
   constructor(private readonly queues: SharedQueues) {}
 
   reported(step: Step): void {
+    this.#unheld.reported(step);
     if (step.k === "ok" && step.token !== undefined && step.key !== undefined) {
       this.#keys.granted(step, step.key);
       if (step.held) this.#granted(step);

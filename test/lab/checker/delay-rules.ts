@@ -4,7 +4,7 @@ import { type Facts, nameOf, type Rule } from "./facts.js";
 import { BREATH } from "./troubles.js";
 
 /** Another client has deleted it. */
-const TAKEN_BY = ["delete-key", "purge"];
+const TAKEN_BY = ["delete-key", "delete-keys", "purge"];
 const REVOKED = "revoke-lease";
 
 /** etcd looks for expired leases every half second. What it deletes later than this, it deletes late. */

@@ -130,6 +130,32 @@ const purge: SimFault = {
   },
 };
 
+/** A key of a session that waits under another name, and the first key there: in one transaction, or milliseconds apart. */
+const deleteKeys: SimFault = {
+  name: "delete-keys",
+  effect: "takes-place",
+  weight: 4,
+  lasts: () => APART_MS,
+  hit({ crew, random }) {
+    const pairs = crew.waitingPairs();
+    const several = pairs.length > 0 ? random.pick(pairs) : someKeys(crew.livingKeys(), random);
+    if (several.length === 0) return undefined;
+    const took: bigint[] = [];
+    const taken = (keys: readonly string[]): void => {
+      const revision = crew.deleteKeys(keys);
+      if (revision !== undefined) took.push(revision);
+    };
+    const apart = random.chance(0.5);
+    taken(apart ? several.slice(0, 1) : several);
+    if (apart) crew.later(random.between(0, APART_MS), () => taken(several.slice(1)));
+    return { target: several.join(), took };
+  },
+};
+const APART_MS = 20;
+
+const someKeys = (keys: readonly string[], random: Random): readonly string[] =>
+  keys.filter(() => random.chance(0.3)).slice(0, 4);
+
 const revokeLease: SimFault = {
   name: "revoke-lease",
   effect: "takes-place",
@@ -216,6 +242,9 @@ export const CLIENT_FAULTS: readonly SimFault[] = [
 
 export const SUSPEND_FAULTS: readonly SimFault[] = [suspend];
 
+/** They delete several keys. */
+export const SEVERAL_FAULTS: readonly SimFault[] = [deleteKeys];
+
 /** Of processes whose leases a worker thread renews. */
 export const BUSY_FAULTS: readonly SimFault[] = [block];
 
@@ -229,4 +258,5 @@ export const SIM_FAULTS: readonly SimFault[] = [
   ...SUSPEND_FAULTS,
   ...TRANSPORT_FAULTS,
   ...BUSY_FAULTS,
+  ...SEVERAL_FAULTS,
 ];

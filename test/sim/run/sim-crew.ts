@@ -226,8 +226,34 @@ export class SimCrew {
 
   /** As an administrator does. Returns the revision of the deletion; `undefined`: there is no leader. */
   deleteKey(key: string): bigint | undefined {
-    const success = [{ kind: "delete", key } as const];
+    return this.deleteKeys([key]);
+  }
+
+  /** In one transaction. Returns its revision; `undefined`: none of them is there, or there is no leader. */
+  deleteKeys(keys: readonly string[]): bigint | undefined {
+    const living = keys.filter((key) => this.server.of(key) !== undefined);
+    if (living.length === 0) return undefined;
+    const success = living.map((key) => ({ kind: "delete", key }) as const);
     return this.#execute({ kind: "txns", txns: [{ queues: [], compare: [], success, failure: [] }] });
+  }
+
+  /** Of each session with the first key of a queue and a later one of another: that first key, and the first one of the other. */
+  waitingPairs(): (readonly [string, string])[] {
+    const first = new Map<string, string>();
+    for (const key of this.livingKeys()) if (!first.has(queueOf(key))) first.set(queueOf(key), key);
+    const heads = [...first.values()];
+    return this.livingKeys().flatMap((key) => {
+      const blocking = first.get(queueOf(key));
+      if (blocking === undefined || blocking === key) return [];
+      const lease = this.leaseOf(key);
+      const own = heads.filter((head) => this.leaseOf(head) === lease && head !== blocking);
+      return own.map((head) => [head, blocking] as const);
+    });
+  }
+
+  /** After virtual time, unless the run is over. */
+  later(ms: number, run: () => void): void {
+    this.options.kernel.after(ms, run);
   }
 
   /** As `etcdctl del --prefix` does: all keys that begin with `folder`, in one revision. */
@@ -308,5 +334,7 @@ const leaderless = (server: SimServer): SimServer => ({
   keepalive: (out) => server.keepalive(out),
   watch: (out) => server.watch(out),
 });
+
+const queueOf = (key: string): string => key.slice(0, key.lastIndexOf("/"));
 
 const numberOf = (p: string): number => Number(/\d+/.exec(p)?.[0]);

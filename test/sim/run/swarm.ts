@@ -1,12 +1,20 @@
 import { type Of, SUBJECTS } from "../../lab/runner/subject.js";
 import type { SimVersion } from "../../../src/memory/protocol.js";
 import { Random } from "../../../src/memory/random.js";
-import { ACCESS_FAULTS, BUSY_FAULTS, CLIENT_FAULTS, SUSPEND_FAULTS, type SimFault } from "./faults.js";
+import {
+  ACCESS_FAULTS,
+  BUSY_FAULTS,
+  CLIENT_FAULTS,
+  SEVERAL_FAULTS,
+  SUSPEND_FAULTS,
+  type SimFault,
+} from "./faults.js";
 import { MEMBER_FAULTS } from "./member-faults.js";
 import type { SimOptions } from "./sim-run.js";
 import { TRANSPORT_FAULTS } from "./transport-faults.js";
 
-const FIRST = SUBJECTS.filter((of) => of !== "once");
+const LATER: readonly Of[] = ["reentrant", "leader", "weblock"];
+const FIRST = SUBJECTS.filter((of) => of !== "once" && !LATER.includes(of));
 
 const VERSIONS: readonly SimVersion[] = ["3.4", "3.5", "3.6", "3.7"];
 
@@ -22,7 +30,10 @@ export function swarmOf(seed: string): Omit<SimOptions, "build"> {
   const access = new Random(seed).fork("access");
   const suspends = new Random(seed).fork("suspend").chance(0.25) ? SUSPEND_FAULTS : [];
   const isOnce = new Random(seed).fork("once").chance(1 / 6);
-  const withOnce = (of: Of): Of => (isOnce ? "once" : of);
+  const later = new Random(seed).fork("later");
+  const isLater = later.chance(1 / 4);
+  const withLater = (of: Of): Of => (isLater ? later.pick(LATER) : isOnce ? "once" : of);
+  const several = new Random(seed).fork("several").chance(0.25) ? SEVERAL_FAULTS : [];
   const from = (least: number, most: number): number => least + random.int(most - least + 1);
   const gapMs = random.pick([
     [20, 200],
@@ -32,12 +43,15 @@ export function swarmOf(seed: string): Omit<SimOptions, "build"> {
   const setting = {
     seed,
     version: random.pick(VERSIONS),
-    of: withOnce(random.pick(FIRST)),
+    of: withLater(random.pick(FIRST)),
     ttlSeconds: random.pick([2, 3, 5, 10]),
     ...{ processes: from(1, 4), lanes: from(1, 4), names: from(1, 4) },
     camp: random.pick([0, 0, 0.2, 1]),
     ...{ calls: 200, seconds: 120, gapMs },
-    faults: [...someOf(CLIENT_FAULTS, random), ...someOf(ACCESS_FAULTS, access), ...namesOf(suspends)],
+    faults: [
+      ...[...someOf(CLIENT_FAULTS, random), ...someOf(ACCESS_FAULTS, access), ...namesOf(suspends)],
+      ...namesOf(several),
+    ],
     auth: access.chance(0.5),
   };
   // Without holders that claim for seconds, the calls are over before the first tenth of the time is.

@@ -1,52 +1,32 @@
 // Moves the wall clock of a real process with libfaketime, one hour forward and two hours back, while it holds a lock:
 // nothing may be lost. Uses an installed libfaketime, or else unpacks Debian's package without installing it; prints
 // "not run: <reason>" if neither is available. Needs the built package.
-import { readdirSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { mkdtemp } from "node:fs/promises";
 import os from "node:os";
 import path from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { EXIT_NOT_RUN } from "../../scripts/exit-not-run.js";
 import { exitWhenMissing, startEtcd } from "../support/etcd/etcd.js";
-import { fetchDebianFiles } from "../support/etcd/etcd-debian.js";
+import { debianTree } from "../support/etcd/etcd-debian.js";
 import { observe } from "../support/clients/observer.js";
 import { Crew } from "../support/programs/workers.js";
 
 const TTL_SECONDS = 3;
 const HOUR_MS = 3_600_000;
 
-/** Debian keeps it under /usr/lib/<architecture>/faketime. */
-function findLibrary() {
+/** Installed, or in Debian's package: below /usr/lib/<architecture>/faketime. */
+async function findLibrary() {
   if (process.env.LEASEHOLD_FAKETIME) return process.env.LEASEHOLD_FAKETIME;
-  if (process.platform !== "linux") return undefined;
-  const folders = readdirSync("/usr/lib", { withFileTypes: true }).filter((entry) => entry.isDirectory());
-  const names = folders.map((folder) => `/usr/lib/${folder.name}/faketime`);
-  const found = names.find((name) => {
-    try {
-      return readdirSync(name).includes("libfaketime.so.1");
-    } catch {
-      return false;
-    }
-  });
-  return found && `${found}/libfaketime.so.1`;
+  return libraryBelow("/") ?? libraryBelow(await debianTree("libfaketime", process.env));
 }
 
-/**
- * @param {string} into
- * @returns {Promise<string | undefined>} the library, or undefined when the reason has been printed
- */
-async function fetchLibrary(into) {
-  const files = ["usr/lib/*/faketime/libfaketime.so.1"];
-  try {
-    await fetchDebianFiles({ packages: ["libfaketime"], files, into, env: process.env });
-    return path.join(into, "libfaketime.so.1");
-  } catch (error) {
-    console.log(
-      `not run: libfaketime is neither installed nor to be had (${/** @type {Error} */ (error).message})`,
-    );
-    process.exitCode = EXIT_NOT_RUN;
-    return undefined;
-  }
+/** @param {string} root */
+function libraryBelow(root) {
+  const parent = path.join(root, "usr/lib");
+  const folders = existsSync(parent) ? readdirSync(parent) : [];
+  const files = folders.map((folder) => path.join(parent, folder, "faketime/libfaketime.so.1"));
+  return files.find(existsSync);
 }
 
 /** @param {string} library @param {string} offsetFile */
@@ -96,7 +76,10 @@ const folder = await mkdtemp(path.join(os.tmpdir(), "leasehold-faketime-"));
 try {
   const offsetFile = path.join(folder, "offset");
   writeFileSync(offsetFile, "+0");
-  const library = findLibrary() ?? (await fetchLibrary(folder));
+  const library = await findLibrary().catch((/** @type {Error} */ { message }) => {
+    console.log(`not run: libfaketime is neither installed nor to be had (${message})`);
+    process.exitCode = EXIT_NOT_RUN;
+  });
   if (library !== undefined) {
     const failure = await run(library, offsetFile).catch(exitWhenMissing);
     const passed = "passed: a wall clock that jumps an hour forth and back loses nothing";

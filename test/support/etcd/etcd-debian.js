@@ -1,11 +1,12 @@
-// etcd from Debian's (or Ubuntu's) packages, without root and without installing anything: apt-get on private list and
+// Programs from Debian's (or Ubuntu's) packages, without root and without installing anything: apt-get on private list and
 // cache folders, dpkg-deb to unpack.
 import { execFile } from "node:child_process";
-import { existsSync } from "node:fs";
 import { copyFile, mkdir, mkdtemp, readFile, readdir, rm, writeFile } from "node:fs/promises";
 import os from "node:os";
 import path from "node:path";
 import { promisify } from "node:util";
+import { osRelease } from "../../../dist/testing/find.js";
+import { inCache } from "./etcd-cache.js";
 
 const run = promisify(execFile);
 
@@ -25,23 +26,36 @@ export function debianReleaseOf(version) {
  * @param {{ env: NodeJS.ProcessEnv, version?: string | undefined }} options
  */
 export async function fetchDebianPackages(into, { env, version }) {
-  const files = ["usr/bin/etcd", "usr/bin/etcdctl"];
-  await fetchDebianFiles({ packages: ["etcd-server", "etcd-client"], files, into, env, version });
-}
-
-/**
- * Copies some files out of packages that are not installed.
- * @param {{ packages: string[], files: string[], into: string, env: NodeJS.ProcessEnv, version?: string | undefined }} what
- *   `*` in a file's path stands for one folder that has the rest, such as that of the architecture
- */
-export async function fetchDebianFiles({ packages, files, into, env, version }) {
-  const work = await mkdtemp(path.join(os.tmpdir(), "leasehold-apt-"));
-  try {
-    const apt = await privateApt(work, env);
-    await apt(["update"]);
+  await withApt(env, async (apt, work) => {
     if (version !== undefined) await useRelease(work, apt, debianReleaseOf(version), version);
-    await apt(["download", ...packages]);
-    await unpack(work, { files, into, env });
+    await unpack(["etcd-server", "etcd-client"], { apt, work, env, into: path.join(work, "tree") });
+    for (const name of ["etcd", "etcdctl"])
+      await copyFile(path.join(work, "tree/usr/bin", name), path.join(into, name));
+  });
+}
+
+/**
+ * The folder of the cache that has the files of a package, and of those that it needs and this machine does not have.
+ * @param {string} name @param {NodeJS.ProcessEnv} env
+ */
+export function debianTree(name, env) {
+  return inCache(`${name}-${osRelease().id}-${process.arch}`, env, (into) =>
+    withApt(env, async (apt, work) => {
+      // Where the package itself is installed but not on the PATH, its files are wanted all the same.
+      const plan = await apt(["install", "--simulate", "--reinstall", "-y", "--no-install-recommends", name]);
+      const packages = [...plan.matchAll(/^Inst (\S+)/gm)].map(([, found = ""]) => found);
+      await unpack(packages, { apt, work, env, into });
+    }),
+  );
+}
+
+/** @param {NodeJS.ProcessEnv} env @param {(apt: Apt, work: string) => Promise<void>} use */
+async function withApt(env, use) {
+  const work = await mkdtemp(path.join(os.tmpdir(), "leasehold-apt-"));
+  try {
+    const apt = await privateApt(work, env);
+    await apt(["update"]);
+    await use(apt, work);
   } catch (error) {
     throw new Error(`Debian packages by apt-get: ${explain(error)}`, { cause: error });
   } finally {
@@ -50,25 +64,14 @@ export async function fetchDebianFiles({ packages, files, into, env, version }) 
 }
 
 /**
- * Unpacks a package, with those that it needs and this machine does not have, into a folder.
- * @param {{ name: string, into: string, env: NodeJS.ProcessEnv }} what
+ * @param {readonly string[]} packages
+ * @param {{ apt: Apt, work: string, env: NodeJS.ProcessEnv, into: string }} how
  */
-export async function fetchDebianTree({ name, into, env }) {
-  const work = await mkdtemp(path.join(os.tmpdir(), "leasehold-apt-"));
-  try {
-    const apt = await privateApt(work, env);
-    await apt(["update"]);
-    const plan = await apt(["install", "--simulate", "-y", "--no-install-recommends", name]);
-    const packages = [...plan.matchAll(/^Inst (\S+)/gm)].map(([, found = ""]) => found);
-    await apt(["download", ...packages]);
-    const files = (await readdir(work)).filter((file) => file.endsWith(".deb"));
-    for (const file of files)
-      await run("dpkg-deb", ["-x", path.join(work, file), into], { env, timeout: 120_000 });
-  } catch (error) {
-    throw new Error(`Debian packages by apt-get: ${explain(error)}`, { cause: error });
-  } finally {
-    await rm(work, { recursive: true, force: true });
-  }
+async function unpack(packages, { apt, work, env, into }) {
+  await apt(["download", ...packages]);
+  const files = (await readdir(work)).filter((file) => file.endsWith(".deb"));
+  for (const file of files)
+    await run("dpkg-deb", ["-x", path.join(work, file), into], { env, timeout: 120_000 });
 }
 
 /** @typedef {(args: readonly string[]) => Promise<string>} Apt */
@@ -139,22 +142,6 @@ async function keyringOf(entry) {
   const text = await readFile(entry.replace(/:\d+$/, ""), "utf8").catch(() => "");
   const file = /signed-by\s*[:=]\s*(\/[^\s\],]+)/i.exec(text)?.[1];
   return file ? `[signed-by=${file}] ` : "";
-}
-
-/** @param {string} work @param {{ files: string[], into: string, env: NodeJS.ProcessEnv }} what */
-async function unpack(work, { files, into, env }) {
-  const packages = (await readdir(work)).filter((file) => file.endsWith(".deb"));
-  const tree = path.join(work, "tree");
-  for (const file of packages)
-    await run("dpkg-deb", ["-x", path.join(work, file), tree], { env, timeout: 60_000 });
-  for (const file of files) {
-    const [before = "", after] = file.split("*/");
-    const all = after === undefined ? [""] : await readdir(path.join(tree, before));
-    const folders = all.filter((folder) => existsSync(path.join(tree, before, folder, after ?? "")));
-    if (folders.length === 0) throw new Error(`the packages have no ${file}`);
-    for (const folder of folders)
-      await copyFile(path.join(tree, before, folder, after ?? ""), path.join(into, path.basename(file)));
-  }
 }
 
 /** @param {unknown} error */

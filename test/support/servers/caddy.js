@@ -3,14 +3,14 @@ import { findProgram } from "./debian-program.js";
 import { startReverseProxy } from "./reverse-proxy.js";
 
 /** @param {NodeJS.ProcessEnv} [env] */
-export function findCaddy(env = process.env) {
-  const plan = {
-    ...{ name: "caddy", cache: "caddy", versionArg: "version", version: /v?(\d+[.\d]*)/ },
-    packages: ["caddy"],
-    files: ["usr/bin/caddy"],
-  };
-  return findProgram(plan, env);
-}
+export const findCaddy = (env = process.env) =>
+  findProgram(
+    {
+      ...{ names: ["caddy"], package: "caddy", file: "usr/bin/caddy" },
+      ...{ versionArgs: ["version"], version: /v?(\d+[.\d]*)/ },
+    },
+    env,
+  );
 
 /** @param {import("./reverse-proxy.js").ProxySetting} setting */
 export async function startCaddy(setting) {

@@ -1,29 +1,35 @@
-// Finds a server for tests; fetches Debian's package into the cache if the machine has none. Nothing is installed.
+// Finds a program for tests: the machine's own, or that of Debian's package, unpacked into the cache. Nothing is installed.
+// - Both have the layout of the package, below different folders: `root`. An installed program counts only if what it is to load
+//   lies there, too.
+// - Libraries that neither the package nor the machine has are unpacked with it.
 import { execFile } from "node:child_process";
-import { existsSync } from "node:fs";
+import { existsSync, readdirSync, realpathSync } from "node:fs";
 import path from "node:path";
 import { promisify } from "node:util";
-import { inCache } from "../etcd/etcd-cache.js";
-import { fetchDebianFiles } from "../etcd/etcd-debian.js";
+import { debianTree } from "../etcd/etcd-debian.js";
 
 const run = promisify(execFile);
+
+/** Libraries are found below these, and pulseaudio has some in a folder of its own. */
+const LIBRARIES = ["lib", "usr/lib"];
+const OWN = ["", "pulseaudio"];
 
 /**
  * @typedef {object} Program
  * @property {string} program its path
+ * @property {string} root the folder in which the files of its package lie: "/" if it is installed
  * @property {NodeJS.ProcessEnv} env to start it with
  * @property {string} version such as "7.0.15"
  */
 
 /**
  * @typedef {object} ProgramPlan
- * @property {string} name of the program
- * @property {string} cache the folder's name begins with it
- * @property {string[]} packages of Debian that have it, and its libraries
- * @property {string[]} files of these packages, such as "usr/bin/it": see `fetchDebianFiles`
- * @property {string} versionArg makes it print its version
+ * @property {readonly [string, ...string[]]} names on the PATH
+ * @property {string} [package] of Debian that has it
+ * @property {string} [file] of that package: the program
+ * @property {readonly string[]} [loads] files of that package that tests make it load
+ * @property {readonly string[]} versionArgs make it print its version
  * @property {RegExp} version finds that in the output
- * @property {(folder: string) => Promise<void>} [prepare] the files that were fetched
  */
 
 /** The program is not on this machine and there is no way to get it; `message` says why. */
@@ -36,31 +42,51 @@ export class ProgramMissingError extends Error {}
  */
 export async function findProgram(plan, env) {
   const folders = (env["PATH"] ?? "").split(path.delimiter).filter(Boolean);
-  const installed = folders.map((folder) => path.resolve(folder, plan.name)).find(existsSync);
-  const found = installed && (await started(plan, installed, env));
-  return found || fetched(plan, env);
+  for (const folder of folders)
+    for (const program of plan.names.map((name) => path.resolve(folder, name)).filter(existsSync)) {
+      const found = await started(plan, { program, root: rootOf(program, plan.file), env });
+      if (found) return found;
+    }
+  return fetched(plan, env).catch((/** @type {Error} */ error) => {
+    throw new ProgramMissingError(`no ${plan.names[0]} on the PATH, nor to be had (${error.message})`, {
+      cause: error,
+    });
+  });
+}
+
+/** One that isn't where the package has it has no other file there. @param {string} program @param {string} [file] */
+function rootOf(program, file = "") {
+  const place = path.join(realpathSync(path.dirname(program)), path.basename(program));
+  return file !== "" && place.endsWith(`/${file}`) ? place.slice(0, -file.length) : path.dirname(place);
 }
 
 /** @param {ProgramPlan} plan @param {NodeJS.ProcessEnv} env @returns {Promise<Program>} */
 async function fetched(plan, env) {
-  const { name, cache, packages, files, prepare = async () => {} } = plan;
-  try {
-    const folder = await inCache(`${cache}-debian-${process.arch}`, env, async (into) => {
-      await fetchDebianFiles({ packages, files, into, env });
-      await prepare(into);
-    });
-    const found = await started(plan, path.join(folder, name), { ...env, LD_LIBRARY_PATH: folder });
-    if (found) return found;
-    throw new Error(`${folder} has one that does not start`);
-  } catch (error) {
-    const why = /** @type {Error} */ (error).message;
-    throw new ProgramMissingError(`no ${name} on the PATH, nor to be had (${why})`, { cause: error });
-  }
+  const { file } = plan;
+  if (plan.package === undefined || file === undefined) throw new Error("Debian has none");
+  const root = await debianTree(plan.package, env);
+  const its = { ...env, LD_LIBRARY_PATH: librariesOf(root).join(path.delimiter) };
+  const found = await started(plan, { program: path.join(root, file), root, env: its });
+  if (found) return found;
+  throw new Error(`${root} has one that does not start`);
 }
 
-/** @param {ProgramPlan} plan @param {string} program @param {NodeJS.ProcessEnv} env @returns {Promise<Program | undefined>} */
-async function started({ versionArg, version }, program, env) {
-  const said = await run(program, [versionArg], { env, timeout: 20_000 }).catch(() => undefined);
-  const found = said && version.exec(said.stdout + said.stderr)?.[1];
-  return found === undefined ? undefined : { program, env, version: found };
+/** @param {string} root */
+function librariesOf(root) {
+  const parents = LIBRARIES.map((name) => path.join(root, name)).filter(existsSync);
+  const ofMachine = parents.flatMap((parent) =>
+    readdirSync(parent)
+      .filter((name) => name.endsWith("-linux-gnu"))
+      .map((name) => path.join(parent, name)),
+  );
+  return ofMachine.flatMap((folder) => OWN.map((name) => path.join(folder, name))).filter(existsSync);
+}
+
+/** @param {ProgramPlan} plan @param {Omit<Program, "version">} found @returns {Promise<Program | undefined>} */
+async function started({ loads = [], versionArgs, version }, found) {
+  const { program, root, env } = found;
+  if (!loads.every((file) => existsSync(path.join(root, file)))) return undefined;
+  const said = await run(program, versionArgs, { env, timeout: 30_000 }).catch(() => undefined);
+  const its = said && version.exec(said.stdout + said.stderr)?.[1];
+  return its === undefined ? undefined : { ...found, version: its };
 }

@@ -3,13 +3,14 @@ import { findProgram } from "./debian-program.js";
 import { startReverseProxy } from "./reverse-proxy.js";
 
 /** @param {NodeJS.ProcessEnv} [env] */
-export function findEnvoy(env = process.env) {
-  const plan = {
-    ...{ name: "envoy", cache: "envoy", versionArg: "--version", version: /\/(\d+[.\d]*)\// },
-    ...{ packages: [], files: [] },
-  };
-  return findProgram(plan, env);
-}
+export const findEnvoy = (env = process.env) =>
+  findProgram(
+    {
+      names: ["envoy"],
+      ...{ versionArgs: ["--version"], version: /\/(\d+[.\d]*)\// },
+    },
+    env,
+  );
 
 /** @param {import("./reverse-proxy.js").ProxySetting} setting */
 export async function startEnvoy(setting) {

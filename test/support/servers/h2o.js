@@ -3,14 +3,14 @@ import { findProgram } from "./debian-program.js";
 import { startReverseProxy } from "./reverse-proxy.js";
 
 /** @param {NodeJS.ProcessEnv} [env] */
-export function findH2o(env = process.env) {
-  const plan = {
-    ...{ name: "h2o", cache: "h2o", versionArg: "--version", version: /h2o version (\S+)/ },
-    packages: ["h2o"],
-    files: ["usr/bin/h2o"],
-  };
-  return findProgram(plan, env);
-}
+export const findH2o = (env = process.env) =>
+  findProgram(
+    {
+      ...{ names: ["h2o"], package: "h2o", file: "usr/bin/h2o" },
+      ...{ versionArgs: ["--version"], version: /h2o version (\S+)/ },
+    },
+    env,
+  );
 
 /** @param {import("./reverse-proxy.js").ProxySetting} setting */
 export async function startH2o(setting) {

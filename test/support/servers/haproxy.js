@@ -3,20 +3,14 @@ import { findProgram } from "./debian-program.js";
 import { startReverseProxy } from "./reverse-proxy.js";
 
 /** @param {NodeJS.ProcessEnv} [env] */
-export function findHaproxy(env = process.env) {
-  const libraries = [
-    "liblua5.3.so.0",
-    "libopentracing-c-wrapper.so.0",
-    "libopentracing.so.1",
-    "libpcre2-8.so.0",
-  ];
-  const plan = {
-    ...{ name: "haproxy", cache: "haproxy", versionArg: "-v", version: /version (\d+[.\d]*)/ },
-    packages: ["haproxy", "liblua5.3-0", "libopentracing-c-wrapper0", "libopentracing1", "libpcre2-8-0"],
-    files: ["usr/sbin/haproxy", ...libraries.map((file) => `usr/lib/*/${file}`)],
-  };
-  return findProgram(plan, env);
-}
+export const findHaproxy = (env = process.env) =>
+  findProgram(
+    {
+      ...{ names: ["haproxy"], package: "haproxy", file: "usr/sbin/haproxy" },
+      ...{ versionArgs: ["-v"], version: /version (\d+[.\d]*)/ },
+    },
+    env,
+  );
 
 /** @param {import("./reverse-proxy.js").ProxySetting} setting */
 export async function startHaproxy(setting) {

@@ -3,15 +3,14 @@ import { findProgram } from "./debian-program.js";
 import { startReverseProxy } from "./reverse-proxy.js";
 
 /** @param {NodeJS.ProcessEnv} [env] */
-export function findNghttpx(env = process.env) {
-  const libraries = ["libev.so.4", "libcares.so.2", "libjemalloc.so.2"];
-  const plan = {
-    ...{ name: "nghttpx", cache: "nghttpx", versionArg: "--version", version: /nghttp2\/(\S+)/ },
-    packages: ["nghttp2-proxy", "libev4", "libc-ares2", "libjemalloc2"],
-    files: ["usr/sbin/nghttpx", ...libraries.map((file) => `usr/lib/*/${file}`)],
-  };
-  return findProgram(plan, env);
-}
+export const findNghttpx = (env = process.env) =>
+  findProgram(
+    {
+      ...{ names: ["nghttpx"], package: "nghttp2-proxy", file: "usr/sbin/nghttpx" },
+      ...{ versionArgs: ["--version"], version: /nghttp2\/(\S+)/ },
+    },
+    env,
+  );
 
 /** @param {import("./reverse-proxy.js").ProxySetting} setting */
 export async function startNghttpx(setting) {

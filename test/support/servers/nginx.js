@@ -3,15 +3,14 @@ import { findProgram } from "./debian-program.js";
 import { startReverseProxy } from "./reverse-proxy.js";
 
 /** @param {NodeJS.ProcessEnv} [env] */
-export function findNginx(env = process.env) {
-  const files = ["usr/sbin/nginx", "usr/lib/*/libpcre2-8.so.0"];
-  const plan = {
-    ...{ name: "nginx", cache: "nginx", versionArg: "-v", version: /nginx\/(\S+)/ },
-    packages: ["nginx", "libpcre2-8-0"],
-    files,
-  };
-  return findProgram(plan, env);
-}
+export const findNginx = (env = process.env) =>
+  findProgram(
+    {
+      ...{ names: ["nginx"], package: "nginx", file: "usr/sbin/nginx" },
+      ...{ versionArgs: ["-v"], version: /nginx\/(\S+)/ },
+    },
+    env,
+  );
 
 /** @param {import("./reverse-proxy.js").ProxySetting} setting */
 export async function startNginx(setting) {

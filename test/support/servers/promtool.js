@@ -2,10 +2,11 @@
 import { findProgram } from "./debian-program.js";
 
 /** @param {NodeJS.ProcessEnv} [env] */
-export function findPromtool(env = process.env) {
-  const plan = {
-    ...{ name: "promtool", cache: "promtool", versionArg: "--version", version: /version (\d+[.\d]*)/ },
-    ...{ packages: ["prometheus"], files: ["usr/bin/promtool"] },
-  };
-  return findProgram(plan, env);
-}
+export const findPromtool = (env = process.env) =>
+  findProgram(
+    {
+      ...{ names: ["promtool"], package: "prometheus", file: "usr/bin/promtool" },
+      ...{ versionArgs: ["--version"], version: /version (\d+[.\d]*)/ },
+    },
+    env,
+  );

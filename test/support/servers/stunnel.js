@@ -3,14 +3,14 @@ import { findProgram } from "./debian-program.js";
 import { startReverseProxy } from "./reverse-proxy.js";
 
 /** @param {NodeJS.ProcessEnv} [env] */
-export function findStunnel(env = process.env) {
-  const plan = {
-    ...{ name: "stunnel4", cache: "stunnel", versionArg: "-version", version: /stunnel (\d+[.\d]*)/ },
-    packages: ["stunnel4", "libwrap0"],
-    files: ["usr/bin/stunnel4", "usr/lib/*/libwrap.so.0"],
-  };
-  return findProgram(plan, env);
-}
+export const findStunnel = (env = process.env) =>
+  findProgram(
+    {
+      ...{ names: ["stunnel4"], package: "stunnel4", file: "usr/bin/stunnel4" },
+      ...{ versionArgs: ["-version"], version: /stunnel (\d+[.\d]*)/ },
+    },
+    env,
+  );
 
 /** @param {import("./reverse-proxy.js").ProxySetting} setting */
 export async function startStunnel(setting) {

@@ -51,7 +51,7 @@ export interface Renewed {
   readonly gone: boolean;
   /** The accepted renewal with the latest send. */
   readonly last: { readonly sent: Moment; readonly ttlMs: number };
-  /** Why that thread does not run, since the last renewal. */
+  /** Why that thread does not renew, since its last renewal. */
   readonly failure: string | undefined;
   /** Reads the messages of that thread, at once. */
   hear(): void;

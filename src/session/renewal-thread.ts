@@ -81,6 +81,7 @@ class RenewedLease extends AskedRenewal implements KeptLease {
     this.#maxStallMs = maxStallMs;
     this.#renewal = new SharedRenewal(memory);
     setting.keepalive.keep(this, sent);
+    setting.post({ is: "kept", leaseId });
     this.#checkBeat();
   }
 

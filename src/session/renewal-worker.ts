@@ -4,12 +4,20 @@
 //   its locks.
 // - What the worker knows is in memory that both share (shared-renewal.ts). Its messages only cause what follows from it.
 // - It runs while there is a lease, and a little longer. One that has ended is started again.
-import { EtcdRefusedError } from "../errors.js";
+// - This thread renews each lease that the worker has not taken over, or has not renewed in time: `Kept.renewAt` decides, by what is
+//   in that memory. Whichever thread sent the last accepted renewal, the deadline counts from it: `Lease` has the only state.
+import { EtcdRefusedError, failuresText } from "../errors.js";
 import type { EtcdClient } from "../etcd/client.js";
-import { DirectHosts } from "../etcd/direct-hosts.js";
 import type { KnownHost } from "../etcd/hosts.js";
-import type { Keeper, KeptLease, LeaseListener } from "../etcd/keepalive.js";
+import {
+  type DelayListener,
+  Keepalive,
+  type Keeper,
+  type KeptLease,
+  type LeaseListener,
+} from "../etcd/keepalive.js";
 import { type CallOptions, type Member, UnansweredError } from "../etcd/port.js";
+import { Backoff, type Pauses } from "../etcd/retry.js";
 import { rangeError } from "../options/check.js";
 import type { CheckedConnect } from "../options/connect.js";
 import type { Clock, Moment, Timer } from "../util/clock.js";
@@ -66,38 +74,102 @@ export type StartThread = (setting: {
 }) => RenewalThread;
 
 const PROGRAM = { entry: "leasehold-renewal.js", module: "renewal-program.js" };
-/** From one start to the next, if it ends at once. */
-const RESTART_MS = 1000;
+/** From one start to the next, if it ends before it has taken a lease over. */
+const RESTARTS: Pauses = { firstMs: 1000, maxMs: 60_000, factors: [1, 1] };
 /** A session that follows another one finds the thread running. */
 const LINGER_MS = 5000;
 const MAX_BEAT_MS = 1000;
 /** So many beats in the time without which the leases are renewed no more: a late one does not matter. */
 const BEATS = 4;
+/** This thread renews a lease after this part of its TTL if no thread has taken it over: `Keepalive` is up to a thirtieth early. */
+const DUE_PART = 0.3;
+/** The same if one has: it has then had the time for an attempt at a second member. */
+const OVERDUE_PART = 0.5;
 
-const ENDED =
-  "The worker thread that renews leases has ended, and is started again. Until then, no lease is renewed.";
 const WARNING = { type: "LeaseholdWarning", code: "RENEWAL_WORKER_ENDED" };
-
-interface Kept {
-  readonly lease: KeptLease;
-  readonly renewal: SharedRenewal;
-}
+const warningOf = (why: string): string =>
+  `The worker thread does not renew leases: ${why}. ` +
+  "Until one does, the main thread renews them, and a blocked event loop costs its locks after the TTL.";
 
 const maxStallOf = ({ maxStallMs, ttlMs }: KeptLease): number => maxStallMs ?? ttlMs;
 
+/** A lease, as this thread renews it where the worker thread does not. */
+class Kept implements KeptLease {
+  readonly leaseId: bigint;
+  readonly patienceMs: number;
+  readonly ttlMs: number;
+  readonly delay: DelayListener | undefined;
+  readonly renewal: SharedRenewal;
+  /** The thread that runs now has said that it renews it. */
+  isTaken = false;
+  /** When this thread sent a renewal last, and the last one that etcd has accepted. */
+  sentAt = -Infinity;
+  #accepted: Moment;
+
+  constructor(
+    readonly lease: KeptLease,
+    sent: Moment,
+    private readonly worker: RenewalWorker,
+  ) {
+    ({ leaseId: this.leaseId, patienceMs: this.patienceMs, ttlMs: this.ttlMs, delay: this.delay } = lease);
+    this.#accepted = sent;
+    this.renewal = newRenewal(worker);
+    this.renewal.write(sent, lease.ttlMs);
+  }
+
+  /** When the last renewal that etcd has accepted was sent, by either thread. */
+  get sent(): Moment {
+    const { sent } = this.renewal.last;
+    return sent.monotonic > this.#accepted.monotonic ? sent : this.#accepted;
+  }
+
+  renewAt(at: number, renew: (now: Moment) => void): void {
+    this.lease.renewAt(at, (now) => {
+      const dueAt = this.sent.monotonic + this.ttlMs * (this.isTaken ? OVERDUE_PART : DUE_PART);
+      if (now.monotonic < dueAt) return this.renewAt(dueAt, renew);
+      this.sentAt = now.monotonic;
+      renew(now);
+    });
+  }
+
+  renewed(sent: Moment, ttlSeconds: number): void {
+    if (sent.monotonic > this.#accepted.monotonic) this.#accepted = sent;
+    this.lease.renewed(sent, ttlSeconds);
+    this.worker.renewedHere(this, sent);
+  }
+
+  leaseNotFound(): void {
+    this.lease.leaseNotFound();
+  }
+
+  refused(error: EtcdRefusedError): void {
+    this.lease.refused?.(error);
+  }
+
+  reconnected(): void {
+    this.lease.reconnected?.();
+  }
+}
+
 /** Has the leases of one cluster renewed by a worker thread. */
 export class RenewalWorker implements Keeper {
-  readonly #directHosts: DirectHosts;
+  /** What renews in this thread. */
+  readonly #here: Keepalive;
   readonly #certificates: Certificates;
   readonly #pulse = new SharedPulse();
   readonly #kept = new Map<bigint, Kept>();
-  /** By lease: who gets the answers. */
-  readonly #listeners = new Map<bigint, LeaseListener>();
-  /** The same of delay leases, which the thread renews with those that they belong to. */
+  /** By lease: who gets the answers of the thread for delay leases, which it renews with those that they belong to. */
   readonly #delays = new Map<bigint, LeaseListener>();
   #thread: RenewalThread | undefined;
   #startedAt = -Infinity;
+  /** The next one is not started before. */
+  #startAt = -Infinity;
+  readonly #restarts: Backoff;
   failure: string | undefined;
+  /** Those that were told, so that none is told again. */
+  readonly #warned = new Set<string>();
+  /** Why the hosts failed, as the thread said last. */
+  #failures: ReadonlyMap<string, Error> = new Map();
   /** As text: the certificates that it was told last. */
   #trusted: string | undefined;
   #beating: Timer | undefined;
@@ -109,45 +181,46 @@ export class RenewalWorker implements Keeper {
     private readonly clock: Clock,
     private readonly start: StartThread,
   ) {
-    this.#directHosts = new DirectHosts(clock);
+    this.#here = new Keepalive(client, clock);
+    this.#restarts = new Backoff(clock, RESTARTS);
     this.#certificates = new Certificates(client);
     client.floor.share(this.#pulse.floor, (probe) => this.#thread?.post({ do: "probe", probe }));
   }
 
   assertDirect(member: Member, options: CallOptions): Promise<void> {
-    return this.#directHosts.assertDirect(member, options);
+    return this.#here.assertDirect(member, options);
   }
 
   keep(lease: KeptLease, sent: Moment): SharedRenewal {
-    const renewal = newRenewal(this);
-    renewal.write(sent, lease.ttlMs);
-    const kept = { lease, renewal };
-    this.#listeners.set(lease.leaseId, lease);
+    const kept = new Kept(lease, sent, this);
     this.#kept.set(lease.leaseId, kept);
     if (lease.delay) this.#delays.set(lease.delay.leaseId, lease.delay);
+    this.#here.keep(kept, sent);
     this.#beat();
     if (this.#thread) this.#order(this.#thread, kept);
     else this.#begin();
-    return renewal;
+    return kept.renewal;
   }
 
-  renew(listener: LeaseListener): void {
-    this.#listeners.set(listener.leaseId, listener);
-    if (this.#thread) this.#askFor(this.#thread, listener);
-    else this.#begin();
+  /** By this thread, if no other one has taken the lease over: as before it is kept. */
+  renew(listener: LeaseListener, now = this.clock.now()): void {
+    const { leaseId, patienceMs } = listener;
+    const kept = this.#kept.get(leaseId);
+    if (kept?.isTaken) return this.#thread?.post({ do: "renew", leaseId, patienceMs });
+    if (kept) kept.sentAt = now.monotonic;
+    this.#here.renew(kept ?? listener, now);
   }
 
   detach({ leaseId }: Pick<LeaseListener, "leaseId">): void {
-    this.#listeners.delete(leaseId);
+    this.#here.detach({ leaseId });
     this.#delays.delete(leaseId);
     this.#kept.delete(leaseId);
     this.#thread?.post({ do: "detach", leaseId });
-    if (this.#listeners.size === 0) this.#in(LINGER_MS, () => this.#listeners.size === 0 && this.#end());
+    if (this.#kept.size === 0) this.#in(LINGER_MS, () => this.#kept.size === 0 && this.#end());
   }
 
   close(): void {
-    this.#directHosts.close();
-    this.#listeners.clear();
+    this.#here.close();
     this.#delays.clear();
     this.#kept.clear();
     this.#end();
@@ -156,11 +229,12 @@ export class RenewalWorker implements Keeper {
   /** Starts the thread, which then hears of all leases; later, if it has just been started. */
   #begin(): void {
     this.#later?.cancel();
-    if (this.#listeners.size === 0) return;
-    const inMs = this.#startedAt + RESTART_MS - this.clock.monotonic();
-    if (inMs > 0) return this.#in(inMs, () => this.#begin());
-    this.#startedAt = this.clock.monotonic();
-    const credentials = this.#certificates.at(this.#startedAt);
+    if (this.#kept.size === 0) return;
+    const now = this.clock.monotonic();
+    if (now < this.#startAt) return this.#in(this.#startAt - now, () => this.#begin());
+    this.#startedAt = now;
+    this.#failures = new Map();
+    const credentials = this.#certificates.at(now);
     this.#trusted = JSON.stringify(credentials);
     const { known } = this.client.hosts;
     const handlers = {
@@ -174,25 +248,16 @@ export class RenewalWorker implements Keeper {
     }
     const { probe } = this.client.floor;
     if (probe) this.#thread.post({ do: "probe", probe });
-    for (const [leaseId, listener] of this.#listeners) {
-      const kept = this.#kept.get(leaseId);
-      if (kept) this.#order(this.#thread, kept);
-      else this.#askFor(this.#thread, listener);
-    }
+    for (const kept of this.#kept.values()) this.#order(this.#thread, kept);
   }
 
-  #order(thread: RenewalThread, { lease, renewal }: Kept): void {
+  #order(thread: RenewalThread, { lease, renewal: { memory }, sent }: Kept): void {
     const { leaseId, ttlMs, patienceMs, delay } = lease;
-    const { memory, last } = renewal;
     thread.post({
-      ...{ do: "keep", leaseId, ttlMs, patienceMs, memory, sent: last.sent },
+      ...{ do: "keep", leaseId, ttlMs, patienceMs, memory, sent },
       delay: delay && !delay.isGone ? { leaseId: delay.leaseId, patienceMs: delay.patienceMs } : undefined,
       maxStallMs: maxStallOf(lease),
     });
-  }
-
-  #askFor(thread: RenewalThread, { leaseId, patienceMs }: LeaseListener): void {
-    thread.post({ do: "renew", leaseId, patienceMs });
   }
 
   hear(): void {
@@ -201,10 +266,27 @@ export class RenewalWorker implements Keeper {
 
   #ended(why: string): void {
     this.#thread = undefined;
-    if (this.#listeners.size === 0) return;
-    if (this.failure === undefined) process.emitWarning(`${ENDED} It ended by: ${why}`, WARNING);
-    this.failure = why;
+    this.#startAt = this.#startedAt + this.#restarts.nextMs();
+    if (this.#kept.size === 0) return;
+    this.#failed(why);
+    for (const kept of this.#kept.values()) {
+      if (kept.isTaken) this.#here.keep(kept, kept.sent);
+      kept.isTaken = false;
+    }
     this.#begin();
+  }
+
+  #failed(why: string): void {
+    this.failure = why;
+    if (this.#warned.has(why)) return;
+    this.#warned.add(why);
+    process.emitWarning(warningOf(why), WARNING);
+  }
+
+  /** Without this thread, the lease would have expired: the thread that runs has not renewed it for a TTL. */
+  renewedHere({ renewal: { last }, ttlMs }: Kept, { monotonic }: Moment): void {
+    if (this.#thread && monotonic - Math.max(last.sent.monotonic, this.#startedAt) >= ttlMs)
+      this.#failed(this.#failures.size > 0 ? failuresText(this.#failures) : "it does not answer");
   }
 
   #end(): void {
@@ -232,16 +314,23 @@ export class RenewalWorker implements Keeper {
 
   #heard(news: RenewalNews): void {
     if (news.is === "failing") {
-      for (const [host, message] of news.failures)
-        this.client.hosts.streamFailed(host, new UnansweredError(message));
+      this.#failures = new Map(news.failures.map(([host, message]) => [host, new UnansweredError(message)]));
+      for (const [host, error] of this.#failures) this.client.hosts.streamFailed(host, error);
       return;
     }
-    const listener = this.#listeners.get(news.leaseId) ?? this.#delays.get(news.leaseId);
+    const kept = this.#kept.get(news.leaseId);
+    const listener = kept?.lease ?? this.#delays.get(news.leaseId);
     switch (news.is) {
+      case "kept":
+        this.#restarts.reset();
+        if (kept) kept.isTaken = true;
+        return;
       case "renewed":
         if (news.host !== undefined) this.client.hosts.contacted(news.host);
         this.failure = undefined;
+        this.#failures = new Map();
         this.#tellCertificates();
+        if (kept && news.sent.monotonic > kept.sentAt) this.#leaveTo(kept);
         return listener?.renewed(news.sent, news.ttlSeconds);
       case "gone":
         return listener?.leaseNotFound();
@@ -253,6 +342,12 @@ export class RenewalWorker implements Keeper {
         return listener?.refused?.(error);
       }
     }
+  }
+
+  /** The thread has renewed the lease since this one did, which needs no stream for it any more. */
+  #leaveTo({ leaseId, delay }: Kept): void {
+    this.#here.detach({ leaseId });
+    if (delay) this.#here.detach(delay);
   }
 
   #tellCertificates(): void {

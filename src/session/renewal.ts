@@ -111,9 +111,10 @@ export class LeaseTimers {
 
   constructor(private readonly timers: Timers) {}
 
-  /** Calls `run`, with the time then, at `at`, or now if that has passed. The timer of that name must have run. */
+  /** Calls `run`, with the time then, at `at`, or now if that has passed. Replaces the timer of that name. */
   set(name: TimerName, at: number, run: (now: Moment) => void): void {
     this.stalls.scheduled(name, Math.max(at, this.timers.now()));
+    this.#timers[name]?.cancel();
     this.#timers[name] = this.timers.at(at, () => {
       this.stalls.observe(this.timers.now());
       run(this.timers.moment());
@@ -157,7 +158,7 @@ export interface LossReport extends RenewalReport {
   readonly refusal: EtcdRefusedError | undefined;
   /** Of the longest stall, which may have begun before the last renewal. */
   readonly longestStallMs: number;
-  /** Why the thread that renews does not run. */
+  /** Why the thread that renews does not: this one has, while it was not stalled. */
   readonly failure: string | undefined;
 }
 
@@ -169,24 +170,21 @@ export function lossOf(
 ): SessionLostError {
   const { leaseId, ttlSeconds, maxStallMs } = lease;
   const refusal = loss === "expired" ? refused : undefined;
-  const stopped = maxStallMs !== undefined && longestStallMs >= maxStallMs - STALL_SEEN_LATE * lease.ttlMs;
   // A thread of its own renews while this one is stalled. With every member in order, it has not run either.
-  const matters = maxStallMs === undefined || stopped || report.members.size === 0;
+  const renewing = failure === undefined ? maxStallMs : undefined;
+  const stopped = renewing !== undefined && longestStallMs >= renewing - STALL_SEEN_LATE * lease.ttlMs;
+  const matters = renewing === undefined || stopped || report.members.size === 0;
   const stalled = matters && isStalled(report, lease.ttlMs);
-  const unanswered =
-    loss === "expired" &&
-    !refusal &&
-    failure === undefined &&
-    (!stalled || isUnanswered(report, lease.ttlMs));
+  const unanswered = loss === "expired" && !refusal && (!stalled || isUnanswered(report, lease.ttlMs));
   const what =
     loss === "expired"
       ? `no renewal was accepted for ${seconds(report.sinceLastRenewalMs)} (TTL ${ttlSeconds} s)`
       : "etcd has no such lease (revoked, or expired at the server)";
   const { members } = report;
   const reasons = [
-    ...(stalled ? [stallText(report.stalledMs, loss, stopped ? maxStallMs : undefined)] : []),
+    ...(stalled ? [stallText(report.stalledMs, loss, stopped ? renewing : undefined)] : []),
     ...(refusal ? [refusal.message] : []),
-    ...(failure === undefined ? [] : [`the worker thread that renews leases does not run: ${failure}`]),
+    ...(stalled && failure !== undefined ? [`the worker thread does not renew leases: ${failure}`] : []),
     ...(unanswered ? [`etcd did not answer${members.size > 0 ? `: ${failuresText(members)}` : ""}`] : []),
   ];
   const reason = reasons.length > 0 ? `${what}; ${reasons.join(", and ")}` : what;

@@ -37,7 +37,8 @@ export type RenewalNews =
       readonly ttlSeconds: number;
       readonly host: string | undefined;
     }
-  | { readonly is: "gone" | "reconnected"; readonly leaseId: bigint }
+  /** `kept`: it renews the lease from now on. */
+  | { readonly is: "kept" | "gone" | "reconnected"; readonly leaseId: bigint }
   | {
       readonly is: "refused";
       readonly leaseId: bigint;

@@ -1,12 +1,19 @@
 // A program that stands still when it is told to: `node busy-program.js OPTIONS NAME`. OPTIONS are those of `connect` in JSON. Takes the
 // lock NAME, and prints a line of JSON with the state in which it is then, and one after each command of its input:
 // "block MS": what the first line says after a loop of so long, in which no other line runs;
+// "idle MS": the same after so long without work;
 // "orphan", "close": ends what it has, and the program by that.
+// LEASEHOLD_PROGRAM is another build than that of the package. GONE_AFTER_CONNECT is a file or the working directory, which the
+// program removes once it has called `connect`.
+import { rmSync } from "node:fs";
 import { createInterface } from "node:readline";
-import { connect, Mutex } from "leasehold";
+import { setTimeout as delay } from "node:timers/promises";
 
 const [options = "", name = ""] = process.argv.slice(2);
+const { LEASEHOLD_PROGRAM = "leasehold", GONE_AFTER_CONNECT: gone } = process.env;
+const { connect, Mutex } = /** @type {typeof import("leasehold")} */ (await import(LEASEHOLD_PROGRAM));
 const cluster = connect(JSON.parse(options));
+if (gone !== undefined) rmSync(gone, { recursive: true });
 const session = await cluster.session();
 const lock = await new Mutex(cluster, name).lock();
 const cell = new Int32Array(new SharedArrayBuffer(4));
@@ -34,6 +41,7 @@ report();
 const lines = createInterface({ input: process.stdin });
 lines.on("line", (line) => {
   const [command, ms] = line.split(" ");
+  if (command === "idle") return void delay(Number(ms)).then(report);
   if (command === "block") {
     Atomics.wait(cell, 0, 0, Number(ms));
     return report();

@@ -27,19 +27,29 @@ export function hrtimeMs(): number {
 
 /** A process of busy-program.js that has its lock. */
 export class Busy implements AsyncDisposable {
+  /** Its warnings, and all else that it has written to its standard error. */
+  warnings = "";
+
   private constructor(
     readonly child: ChildProcess,
     private readonly lines: AsyncIterator<string>,
     readonly first: BusyReport,
-  ) {}
-
-  /** @param options of `connect` @param env beside that of this process */
-  static async start(options: object, name: string, env: NodeJS.ProcessEnv = {}): Promise<Busy> {
-    const args = [PROGRAM, JSON.stringify(options), name];
-    const child = spawn(process.execPath, args, {
-      stdio: ["pipe", "pipe", "inherit"],
-      env: { ...process.env, ...env },
+  ) {
+    child.stderr?.on("data", (data: Buffer) => {
+      this.warnings += String(data);
+      process.stderr.write(data);
     });
+  }
+
+  /** @param options of `connect` @param env beside that of this process @param cwd its working directory */
+  static async start(
+    options: object,
+    name: string,
+    env: NodeJS.ProcessEnv = {},
+    cwd?: string,
+  ): Promise<Busy> {
+    const args = [PROGRAM, JSON.stringify(options), name];
+    const child = spawn(process.execPath, args, { cwd, env: { ...process.env, ...env } });
     const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]();
     return new Busy(child, lines, await next(lines));
   }
@@ -47,6 +57,12 @@ export class Busy implements AsyncDisposable {
   /** What the first line says after its main thread has stood still for so long. */
   async block(ms: number): Promise<BusyReport> {
     this.child.stdin?.write(`block ${ms}\n`);
+    return next(this.lines);
+  }
+
+  /** What it says after so long without work. */
+  async idle(ms: number): Promise<BusyReport> {
+    this.child.stdin?.write(`idle ${ms}\n`);
     return next(this.lines);
   }
 

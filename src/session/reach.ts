@@ -15,8 +15,9 @@ export class Certificates {
 
   constructor(private readonly client: Pick<EtcdClient, "pool">) {}
 
-  at(now: number): PemText | undefined {
-    const isOld = now - this.#readAt >= READ_MS;
+  /** `again`: they are read however old they are, as those of before may be the reason why a connection has failed. */
+  at(now: number, again = false): PemText | undefined {
+    const isOld = again || now - this.#readAt >= READ_MS;
     if (isOld) this.#readAt = now;
     const pem = this.client.pool.credentials(isOld);
     return (

@@ -7,10 +7,10 @@ import { checkConnect } from "../options/connect.js";
 import { type Clock, pause, systemClock } from "../util/clock.js";
 import { RenewalThread } from "./renewal-thread.js";
 import { CLOCKS_MS, originOf, type RenewalStart, trustingTls } from "./renewal-worker.js";
-import { type RenewalOrder, SharedPulse } from "./shared-renewal.js";
+import { type RenewalOrder, type RenewalReach, SharedPulse } from "./shared-renewal.js";
 
-const { reach, port, pulse, originMs, authorities, known, ...start } = workerData as RenewalStart;
-let { credentials } = start;
+const { reach, port, pulse, originMs, authorities, known, now } = workerData as RenewalStart;
+let { credentials } = now;
 if (authorities) trustingTls().setDefaultCACertificates?.(authorities);
 
 /** The monotonic clock of this thread, set by that of the other one: no order seems to arrive before it was sent. */
@@ -30,6 +30,12 @@ const thread = new RenewalThread({
 });
 
 if (known) client.hosts.check(known.name, known);
+find(now);
+
+/** Beside those that this thread has found itself. */
+function find({ hosts }: RenewalReach): void {
+  if (hosts) client.hosts.become([...client.hosts.names, ...hosts]);
+}
 
 /**
  * Hosts that DNS names must be known before a stream is opened, and the transport must be loaded. An answer shows that the member in
@@ -52,7 +58,9 @@ const ask = (member: Member, limits: CallOptions): Promise<unknown> =>
 
 const prepared = prepare();
 port.on("message", (order: RenewalOrder) => {
-  if (order.do === "trust") credentials = order.credentials;
-  else if (order.do === "end") process.exit();
+  if (order.do === "reach") {
+    ({ credentials } = order);
+    find(order);
+  } else if (order.do === "end") process.exit();
   else void prepared.then(() => thread.take(order));
 });

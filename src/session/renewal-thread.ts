@@ -141,7 +141,7 @@ export class RenewalThread {
     const { client, clock, pulse } = setting;
     this.#setting = { ...setting, keepalive: new Keepalive(client, clock), timers: new Timers(clock, true) };
     client.floor.share(pulse.floor, () => {});
-    client.pool.listen({ failed: () => this.failed() });
+    client.pool.listen({ failed: () => this.failed(), suspected: () => this.failed() });
   }
 
   /** Reports which hosts have failed, and why. */
@@ -150,7 +150,7 @@ export class RenewalThread {
     post({ is: "failing", failures: failuresOf(client) });
   }
 
-  take(order: Exclude<RenewalOrder, { do: "trust" | "end" }>): void {
+  take(order: Exclude<RenewalOrder, { do: "reach" | "end" }>): void {
     const { client, keepalive } = this.#setting;
     switch (order.do) {
       case "keep":

@@ -22,11 +22,12 @@ import { rangeError } from "../options/check.js";
 import type { CheckedConnect } from "../options/connect.js";
 import type { Clock, Moment, Timer } from "../util/clock.js";
 import { inOwnContext } from "../util/own-context.js";
-import { Certificates, type PemText, programOf, reachOf } from "./reach.js";
+import { Certificates, programOf, reachOf } from "./reach.js";
 import {
   newRenewal,
   type RenewalNews,
   type RenewalOrder,
+  type RenewalReach,
   SharedPulse,
   type SharedRenewal,
 } from "./shared-renewal.js";
@@ -39,8 +40,9 @@ interface Port {
 
 /** What the thread is started with. */
 export interface RenewalStart {
+  /** As it was when `connect` was called. */
   readonly reach: Readonly<Record<string, unknown>>;
-  readonly credentials: PemText | undefined;
+  readonly now: RenewalReach;
   /** The authorities that TLS trusts here, where Node.js can tell: flags, variables and the program itself may have changed them. */
   readonly authorities: readonly string[] | undefined;
   /** A host of the cluster of the leases: the list may have hosts of others by mistake. */
@@ -68,7 +70,7 @@ export interface ThreadHandlers {
 /** Throws where the system starts no further thread. */
 export type StartThread = (setting: {
   readonly pulse: SharedPulse;
-  readonly credentials: PemText | undefined;
+  readonly now: RenewalReach;
   readonly known: KnownHost | undefined;
   readonly handlers: ThreadHandlers;
 }) => RenewalThread;
@@ -170,8 +172,10 @@ export class RenewalWorker implements Keeper {
   readonly #warned = new Set<string>();
   /** Why the hosts failed, as the thread said last. */
   #failures: ReadonlyMap<string, Error> = new Map();
-  /** As text: the certificates that it was told last. */
-  #trusted: string | undefined;
+  /** Those of `connect`. */
+  readonly #given: readonly string[];
+  /** As text: what it was told last. */
+  #reach: string | undefined;
   #beating: Timer | undefined;
   /** It is to begin, or to end. */
   #later: Timer | undefined;
@@ -184,6 +188,7 @@ export class RenewalWorker implements Keeper {
     this.#here = new Keepalive(client, clock);
     this.#restarts = new Backoff(clock, RESTARTS);
     this.#certificates = new Certificates(client);
+    this.#given = [...client.hosts.names];
     client.floor.share(this.#pulse.floor, (probe) => this.#thread?.post({ do: "probe", probe }));
   }
 
@@ -234,15 +239,15 @@ export class RenewalWorker implements Keeper {
     if (now < this.#startAt) return this.#in(this.#startAt - now, () => this.#begin());
     this.#startedAt = now;
     this.#failures = new Map();
-    const credentials = this.#certificates.at(now);
-    this.#trusted = JSON.stringify(credentials);
+    const reach = this.#reachAt(now);
+    this.#reach = JSON.stringify(reach);
     const { known } = this.client.hosts;
     const handlers = {
       news: (news: RenewalNews) => this.#heard(news),
       ended: (why: string) => this.#ended(why),
     };
     try {
-      this.#thread = inOwnContext(() => this.start({ pulse: this.#pulse, credentials, known, handlers }));
+      this.#thread = inOwnContext(() => this.start({ pulse: this.#pulse, now: reach, known, handlers }));
     } catch (error) {
       return this.#ended((error as Error).message);
     }
@@ -285,6 +290,7 @@ export class RenewalWorker implements Keeper {
 
   /** Without this thread, the lease would have expired: the thread that runs has not renewed it for a TTL. */
   renewedHere({ renewal: { last }, ttlMs }: Kept, { monotonic }: Moment): void {
+    this.#tellReach();
     if (this.#thread && monotonic - Math.max(last.sent.monotonic, this.#startedAt) >= ttlMs)
       this.#failed(this.#failures.size > 0 ? failuresText(this.#failures) : "it does not answer");
   }
@@ -316,7 +322,7 @@ export class RenewalWorker implements Keeper {
     if (news.is === "failing") {
       this.#failures = new Map(news.failures.map(([host, message]) => [host, new UnansweredError(message)]));
       for (const [host, error] of this.#failures) this.client.hosts.streamFailed(host, error);
-      return;
+      return this.#tellReach(true);
     }
     const kept = this.#kept.get(news.leaseId);
     const listener = kept?.lease ?? this.#delays.get(news.leaseId);
@@ -329,7 +335,7 @@ export class RenewalWorker implements Keeper {
         if (news.host !== undefined) this.client.hosts.contacted(news.host);
         this.failure = undefined;
         this.#failures = new Map();
-        this.#tellCertificates();
+        this.#tellReach();
         if (kept && news.sent.monotonic > kept.sentAt) this.#leaveTo(kept);
         return listener?.renewed(news.sent, news.ttlSeconds);
       case "gone":
@@ -350,12 +356,19 @@ export class RenewalWorker implements Keeper {
     if (delay) this.#here.detach(delay);
   }
 
-  #tellCertificates(): void {
-    const credentials = this.#certificates.at(this.clock.monotonic());
-    const text = JSON.stringify(credentials);
-    if (credentials === undefined || text === this.#trusted) return;
-    this.#trusted = text;
-    this.#thread?.post({ do: "trust", credentials });
+  /** Above all while the thread fails: what it is told may be what it lacks. */
+  #tellReach(again = false): void {
+    const reach = this.#reachAt(this.clock.monotonic(), again);
+    const text = JSON.stringify(reach);
+    if (text === this.#reach) return;
+    this.#reach = text;
+    this.#thread?.post({ do: "reach", ...reach });
+  }
+
+  #reachAt(now: number, again = false): RenewalReach {
+    const { names } = this.client.hosts;
+    const isGiven = names.length === this.#given.length && names.every((name, n) => name === this.#given[n]);
+    return { credentials: this.#certificates.at(now, again), hosts: isGiven ? undefined : [...names] };
   }
 }
 
@@ -378,7 +391,7 @@ export const trustingTls = (): TrustingTls => process.getBuiltinModule("node:tls
 const needsSystemFlag = (): boolean =>
   hasFlag(SYSTEM) && trustingTls().setDefaultCACertificates === undefined;
 
-function authoritiesFor(options: CheckedConnect, credentials: PemText | undefined): string[] | undefined {
+function authoritiesFor(options: CheckedConnect, { credentials }: RenewalReach): string[] | undefined {
   const isNeeded = credentials === undefined && options.hosts.some((host) => !host.startsWith("http:"));
   return isNeeded && !hasFlag(OPENSSL) ? trustingTls().getCACertificates?.("default") : undefined;
 }
@@ -411,11 +424,11 @@ export function threadStarter(options: CheckedConnect, clock: Clock): StartThrea
   if (permission?.has("worker") === false)
     throw rangeError("renewal", '"main" here: Node.js runs without --allow-worker', "worker");
   const reach = reachOf(options);
-  return ({ pulse, credentials, known, handlers }) => {
+  return ({ pulse, now, known, handlers }) => {
     const { Worker, MessageChannel, receiveMessageOnPort } = process.getBuiltinModule("node:worker_threads");
     const { port1, port2 } = new MessageChannel();
     const start: RenewalStart = {
-      ...{ reach, credentials, authorities: authoritiesFor(options, credentials) },
+      ...{ reach, now, authorities: authoritiesFor(options, now) },
       ...{ known, pulse: pulse.memory, port: port2 },
       originMs: originOf(clock),
     };

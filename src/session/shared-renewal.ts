@@ -7,6 +7,13 @@ import type { RefusalReason } from "../errors.js";
 import type { Moment } from "../util/clock.js";
 import type { PemText } from "./reach.js";
 
+/** How etcd is reached now. */
+export interface RenewalReach {
+  readonly credentials: PemText | undefined;
+  /** The hosts that were found since `connect`; undefined: none. */
+  readonly hosts: readonly string[] | undefined;
+}
+
 /** What the thread of the locks asks for. */
 export type RenewalOrder =
   | {
@@ -24,7 +31,7 @@ export type RenewalOrder =
     }
   | { readonly do: "renew"; readonly leaseId: bigint; readonly patienceMs: number }
   | { readonly do: "detach"; readonly leaseId: bigint }
-  | { readonly do: "trust"; readonly credentials: PemText }
+  | ({ readonly do: "reach" } & RenewalReach)
   | { readonly do: "probe"; readonly probe: Range }
   | { readonly do: "end" };
 

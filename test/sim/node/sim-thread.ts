@@ -50,7 +50,7 @@ export function simThread(setting: ThreadSetting): StartThread {
     const begins = scheduler.now + random.between(...START_MS);
     const take = (): void => {
       const order = orders.shift();
-      if (order && order.do !== "end" && order.do !== "trust") thread.take(order);
+      if (order && order.do !== "end" && order.do !== "reach") thread.take(order);
     };
     return {
       post(order) {

@@ -1,18 +1,25 @@
-// A program that stands still when it is told to: `node busy-program.js OPTIONS NAME`. OPTIONS are those of `connect` in JSON. Takes the
-// lock NAME, and prints a line of JSON with the state in which it is then, and one after each command of its input:
+// A program that stands still when it is told to: `node busy-program.js OPTIONS NAME`. OPTIONS are those of `connect` in JSON, and
+// `files`, those of the certificates, which are read again for each connection. Takes the lock NAME, and prints a line of JSON with the state in which it is then, and one after each command of its input:
 // "block MS": what the first line says after a loop of so long, in which no other line runs;
 // "idle MS": the same after so long without work;
 // "orphan", "close": ends what it has, and the program by that.
 // LEASEHOLD_PROGRAM is another build than that of the package. GONE_AFTER_CONNECT is a file or the working directory, which the
 // program removes once it has called `connect`.
-import { rmSync } from "node:fs";
+import { readFileSync, rmSync } from "node:fs";
 import { createInterface } from "node:readline";
 import { setTimeout as delay } from "node:timers/promises";
 
 const [options = "", name = ""] = process.argv.slice(2);
 const { LEASEHOLD_PROGRAM = "leasehold", GONE_AFTER_CONNECT: gone } = process.env;
 const { connect, Mutex } = /** @type {typeof import("leasehold")} */ (await import(LEASEHOLD_PROGRAM));
-const cluster = connect(JSON.parse(options));
+const { files, ...connection } = JSON.parse(options);
+if (files !== undefined)
+  connection.credentials = () => ({
+    rootCertificate: readFileSync(files.ca),
+    certChain: readFileSync(files.cert),
+    privateKey: readFileSync(files.key),
+  });
+const cluster = connect(connection);
 if (gone !== undefined) rmSync(gone, { recursive: true });
 const session = await cluster.session();
 const lock = await new Mutex(cluster, name).lock();

@@ -2,7 +2,12 @@ import { once } from "node:events";
 import { describe, expect, test } from "vitest";
 import { EtcdRefusedError } from "../../../src/errors.js";
 import type { StartThread, ThreadHandlers } from "../../../src/session/renewal-worker.js";
-import { type RenewalOrder, type SharedPulse, SharedRenewal } from "../../../src/session/shared-renewal.js";
+import {
+  type RenewalOrder,
+  type RenewalReach,
+  type SharedPulse,
+  SharedRenewal,
+} from "../../../src/session/shared-renewal.js";
 import { settle } from "../../support/fakes/fake-clock.js";
 import { makeAuthority } from "../../support/fixtures/certificates.js";
 import { FakeCluster, LEASE_ID } from "../../support/fakes/fake-connection.js";
@@ -21,11 +26,16 @@ class FakeThread {
   terminated = false;
   hear: () => void = () => undefined;
 
+  readonly pulse: SharedPulse;
+  readonly now: RenewalReach;
+  readonly handlers: ThreadHandlers;
+
   constructor(
-    readonly pulse: SharedPulse,
-    readonly handlers: ThreadHandlers,
+    setting: Pick<Parameters<StartThread>[0], "pulse" | "now" | "handlers">,
     private readonly answers: boolean,
-  ) {}
+  ) {
+    ({ pulse: this.pulse, now: this.now, handlers: this.handlers } = setting);
+  }
 
   post(order: RenewalOrder): void {
     this.orders.push(order);
@@ -48,9 +58,9 @@ class FakeThread {
 function world(options: Readonly<Record<string, unknown>> = {}) {
   const threads: FakeThread[] = [];
   const failing = { starts: false, answers: false };
-  const start: StartThread = ({ pulse, handlers }) => {
+  const start: StartThread = ({ pulse, now, handlers }) => {
     if (failing.starts) throw new Error("no thread");
-    const thread = new FakeThread(pulse, handlers, !failing.answers);
+    const thread = new FakeThread({ pulse, now, handlers }, !failing.answers);
     threads.push(thread);
     return {
       post: (order) => thread.post(order),
@@ -321,7 +331,7 @@ describe("the thread", () => {
       credentials: () => ({ rootCertificate }),
     });
     cluster.lease(TTL_SECONDS);
-    const trusted = () => threads[0]!.orders.filter((order) => order.do === "trust");
+    const trusted = () => threads[0]!.orders.filter((order) => order.do === "reach");
     threads[0]!.renewed(clock.monotonic()).tell();
     expect(trusted()).toEqual([]);
     rootCertificate = fresh;
@@ -331,7 +341,38 @@ describe("the thread", () => {
     threads[0]!.renewed(clock.monotonic()).tell();
 
     expect(trusted()).toEqual([
-      { do: "trust", credentials: expect.objectContaining({ rootCertificate: fresh }) as unknown },
+      { do: "reach", credentials: expect.objectContaining({ rootCertificate: fresh }) as unknown },
     ]);
+  });
+
+  test("is told of exchanged certificates and of other hosts at once when its connections fail", () => {
+    const [old, fresh] = [makeAuthority("old"), makeAuthority("fresh")].map(({ certificate }) =>
+      String(certificate),
+    );
+    let rootCertificate = old;
+    const { cluster, threads } = world({
+      ...{ hosts: ["https://a:1"], followMembers: true, credentials: () => ({ rootCertificate }) },
+    });
+    cluster.lease(TTL_SECONDS);
+    const [thread] = threads;
+    const fail = () => thread!.handlers.news({ is: "failing", failures: [["https://a:1", "no answer"]] });
+    fail();
+    expect(thread!.orders.filter((order) => order.do === "reach")).toEqual([]);
+    rootCertificate = fresh;
+    cluster.client.hosts.become(["https://a:1", "https://b:1"]);
+    fail();
+    fail();
+
+    expect(thread!.orders.filter((order) => order.do === "reach")).toEqual([
+      {
+        do: "reach",
+        credentials: expect.objectContaining({ rootCertificate: fresh }) as unknown,
+        hosts: ["https://a:1", "https://b:1"],
+      },
+    ]);
+    // So does the next one.
+    thread!.handlers.ended("it was told to");
+    cluster.clock.advance(1000);
+    expect(threads[1]!.now).toMatchObject({ hosts: ["https://a:1", "https://b:1"] });
   });
 });

@@ -22,7 +22,7 @@ async function filesOf(common: string) {
   return { files, exchange };
 }
 
-test.each(["with the connection", "without a new connection"])(
+test.each(["with the connection", "without a new connection", "while etcd did not answer"])(
   "a guardian revokes with the certificates that its process has got since: %s",
   { timeout: 90_000 },
   async (how) => {
@@ -36,6 +36,7 @@ test.each(["with the connection", "without a new connection"])(
     const valueOf = async (name: string) => (await etcd.member.metrics()).get(name) ?? 0;
     // The certificates were read just now, and are read again after some renewals.
     const isRead = program.readsCertificates();
+    if (how === "while etcd did not answer") await etcd.member.kill();
     await Promise.all([server.exchange(), client.exchange()]);
     const restart = async () => {
       await etcd.member.kill();
@@ -49,10 +50,16 @@ test.each(["with the connection", "without a new connection"])(
         .poll(() => valueOf("etcd_debugging_lease_renewed_total"), { timeout: TTL_SECONDS * 1000 })
         .toBeGreaterThanOrEqual(2);
       await program.kill();
-    } else {
+    } else if (how === "without a new connection") {
       await isRead;
       await program.kill();
       await restart();
+    } else {
+      await isRead;
+      // Of the attempts to connect, the second one reads what is new for sure, and the guardian knows it when that one has failed.
+      for (let n = 0; n < 2; n++) await program.readsCertificates();
+      await program.kill();
+      await etcd.member.restart();
     }
 
     await expect.poll(() => placesOf(etcd.member, "rotated/a")).toEqual([]);

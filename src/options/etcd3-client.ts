@@ -34,20 +34,23 @@ const RULE = "a client of the package etcd3: new Etcd3(…)";
 const RETRIES = /"(retryPolicy|hedgingPolicy)"/;
 const SERVICE_CONFIG = "grpc.service_config";
 
-/** What the client decides. */
-const ITS_OWN = [
-  ...["hosts", "followMembers", "guardian", "credentials", "auth", "transport"],
-  ...["pingIntervalMs", "pingTimeoutMs", "connectTimeoutMs"],
-];
-const NO_SECRET = ["hosts", "followMembers", "guardian", "transport"];
+const DECIDED = "the client decides that";
+const ELSEWHERE = "no other thread or process can use the client";
+/** What is left out beside the client, and why. */
+const BESIDE: Readonly<Record<string, string>> = {
+  ...{ hosts: DECIDED, followMembers: DECIDED, credentials: DECIDED, auth: DECIDED, transport: DECIDED },
+  ...{ pingIntervalMs: DECIDED, pingTimeoutMs: DECIDED, connectTimeoutMs: DECIDED },
+  ...{ guardian: ELSEWHERE, renewal: ELSEWHERE, maxStallMs: ELSEWHERE },
+};
+const SECRET = ["credentials", "auth"];
 
 /** @throws {TypeError} when an option contradicts the client. */
 export function checkNothingBeside(given: Options): void {
-  for (const option of ITS_OWN) {
+  for (const [option, why] of Object.entries(BESIDE)) {
     const value = given[option];
     if (value === undefined || (option === "transport" && value === "etcd3")) continue;
-    const error = NO_SECRET.includes(option) ? typeError : secretTypeError;
-    throw error(option, "left out beside etcd3 (the client decides that)", value);
+    const error = SECRET.includes(option) ? secretTypeError : typeError;
+    throw error(option, `left out beside etcd3 (${why})`, value);
   }
 }
 

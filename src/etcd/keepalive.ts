@@ -21,8 +21,8 @@ export interface LeaseListener {
   readonly delay?: DelayListener | undefined;
   /** Of such a lease. */
   readonly isEarly?: boolean;
-  /** etcd extended the lease; it received the renewal after `sent`. */
-  renewed(sent: Moment, ttlSeconds: number): void;
+  /** etcd extended the lease; it received the renewal after `sent`. `answeredAt`, on the monotonic clock, if that was not now. */
+  renewed(sent: Moment, ttlSeconds: number, answeredAt?: number): void;
   /** etcd has no such lease. */
   leaseNotFound(): void;
   /** etcd does not renew it. It is tried again with the next `renew`. */

@@ -377,14 +377,15 @@ export class Lease implements KeptLease {
     if (this.holds.size === 0) this.#closing.holdsEnded();
   }
 
-  renewed(sent: Moment, ttlSeconds: number): void {
+  renewed(sent: Moment, ttlSeconds: number, answeredAt = this.services.clock.monotonic()): void {
+    if (this.over) return;
     // Of all accepted renewals, the one that was sent last counts.
-    if (this.over || sent.monotonic < this.#renewal.sent.monotonic) return;
+    if (sent.monotonic < this.#renewal.sent.monotonic) return publishRenewal(this, sent, answeredAt);
     this.#renewal = { sent, ttlMs: Math.min(ttlSeconds * 1000, this.ttlMs) };
     this.#refusal = undefined;
     this.#timers.stalls.forgetUntil(sent.monotonic);
     this.#renewalWaits.answered(sent.monotonic);
-    publishRenewal(this, sent, this.services.clock.monotonic());
+    publishRenewal(this, sent, answeredAt);
     this.cluster.guardian?.refresh();
     // Otherwise it would change nothing, and read the second clock for each answer.
     if (this.#state !== "live" || this.#doubtAsked) this.refresh();

@@ -35,9 +35,9 @@ class AskedRenewal implements LeaseListener {
   ) {}
 
   renewed(given: Moment, ttlSeconds: number): void {
-    const { client, post } = this.setting;
-    const sent = shared(given);
-    post({ is: "renewed", leaseId: this.leaseId, sent, ttlSeconds, host: client.hosts.hostInUse });
+    const { client, clock, post } = this.setting;
+    const answer = { sent: shared(given), answeredAt: clock.monotonic(), ttlSeconds };
+    post({ is: "renewed", leaseId: this.leaseId, ...answer, host: client.hosts.hostInUse });
   }
 
   leaseNotFound(): void {

@@ -337,7 +337,7 @@ export class RenewalWorker implements Keeper {
         this.#failures = new Map();
         this.#tellReach();
         if (kept && news.sent.monotonic > kept.sentAt) this.#leaveTo(kept);
-        return listener?.renewed(news.sent, news.ttlSeconds);
+        return listener?.renewed(news.sent, news.ttlSeconds, news.answeredAt);
       case "gone":
         return listener?.leaseNotFound();
       case "reconnected":

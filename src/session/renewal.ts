@@ -232,10 +232,10 @@ export function publishState(lease: Lease, change: StateChange, report: () => Re
 }
 
 /** Publishes an accepted renewal. */
-export function publishRenewal(lease: Lease, sent: Moment, now: number): void {
+export function publishRenewal(lease: Lease, sent: Moment, answeredAt: number): void {
   if (!renewedChannel.hasSubscribers) return;
   const { leaseId, ttlSeconds } = lease;
   const { hosts } = lease.services.options;
-  const message = { hosts, leaseId, ttlSeconds, durationMs: now - sent.monotonic };
+  const message = { hosts, leaseId, ttlSeconds, durationMs: answeredAt - sent.monotonic };
   tellOutside(() => renewedChannel.publish(withJson(message)));
 }

@@ -41,6 +41,8 @@ export type RenewalNews =
       readonly is: "renewed";
       readonly leaseId: bigint;
       readonly sent: Moment;
+      /** On the monotonic clock. The other thread may read it much later. */
+      readonly answeredAt: number;
       readonly ttlSeconds: number;
       readonly host: string | undefined;
     }

@@ -9,6 +9,9 @@ import {
   SharedRenewal,
 } from "../../../src/session/shared-renewal.js";
 import { settle } from "../../support/fakes/fake-clock.js";
+import { CHANNELS } from "../../../src/telemetry/channels.js";
+import type { RenewedMessage } from "../../../src/telemetry/messages.js";
+import { Messages } from "../../support/fixtures/messages.js";
 import { makeAuthority } from "../../support/fixtures/certificates.js";
 import { FakeCluster, LEASE_ID } from "../../support/fakes/fake-connection.js";
 
@@ -17,6 +20,9 @@ const TTL_MS = TTL_SECONDS * 1000;
 
 /** What the fake clock that counts suspend is ahead of the monotonic one. */
 const AHEAD_MS = 6_000_000;
+
+/** Until a renewal is answered. */
+const ANSWER_MS = 20;
 
 type Keep = Extract<RenewalOrder, { do: "keep" }>;
 
@@ -50,7 +56,8 @@ class FakeThread {
   renewed(monotonic: number) {
     const sent = { monotonic, suspend: monotonic + AHEAD_MS };
     for (const { memory } of this.kept) new SharedRenewal(memory).write(sent, TTL_MS);
-    const news = { leaseId: LEASE_ID, sent, ttlSeconds: TTL_SECONDS, host: "a:1" };
+    const answeredAt = monotonic + ANSWER_MS;
+    const news = { leaseId: LEASE_ID, sent, answeredAt, ttlSeconds: TTL_SECONDS, host: "a:1" };
     return { tell: () => this.handlers.news({ is: "renewed", ...news }) };
   }
 }
@@ -134,6 +141,21 @@ describe("a lease that another thread renews", () => {
 
     expect(lease.over).toBe(true);
     expect(lease.signal.reason).toMatchObject({ loss: "expired" });
+  });
+
+  test("tells each renewal with the time of its answer, whenever it is read", () => {
+    const { cluster, clock, threads } = world();
+    cluster.lease(TTL_SECONDS);
+    const [thread] = threads;
+    using told = new Messages<RenewedMessage>(
+      CHANNELS.renewed,
+      ({ hosts }) => hosts === cluster.services.options.hosts,
+    );
+    const unread = [3000, 6000].map((ms) => thread!.renewed(clock.monotonic() + ms));
+    clock.freeze(TTL_MS);
+    for (const { tell } of unread) tell();
+
+    expect(told.all.map(({ durationMs }) => durationMs)).toEqual([ANSWER_MS, ANSWER_MS]);
   });
 
   test("is lost at once if etcd has no such lease", () => {

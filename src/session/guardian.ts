@@ -123,14 +123,19 @@ class GuardianProcess {
     if (!this.hasEnded) this.#orders?.write(`${JSON.stringify(order)}\n`);
   }
 
-  /** Resolves when it cannot revoke the lease any more. */
+  /** Resolves when it cannot revoke the lease any more. Its pipes keep no process alive, so a timer does until then. */
   forget(lease: string, clock: Clock): Promise<void> {
     if (this.hasEnded) return Promise.resolve();
     return new Promise((resolve) => {
-      // One that does not answer could still revoke the lease.
-      const kill = (): void => void (this.#forgetting.has(lease) && this.#kill());
+      const kill = (): void => {
+        if (!this.#forgetting.has(lease)) return;
+        // One that does not answer could still revoke the lease.
+        this.#kill();
+        // Where the system is slow to end it, it runs nothing any more.
+        timer = clock.after(FORGET_MS, () => this.#forgotten(lease));
+      };
       // If this process was blocked meanwhile, the answer has arrived, and was not read yet.
-      const timer = clock.after(FORGET_MS, () => void clock.afterPendingEvents(kill));
+      let timer = clock.after(FORGET_MS, () => void clock.afterPendingEvents(kill));
       this.#forgetting.set(lease, () => {
         timer.cancel();
         resolve();

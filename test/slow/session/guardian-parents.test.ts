@@ -115,6 +115,7 @@ describe.each(["main", "worker"] as const)("renewal: %s", (thread) => {
     process.kill(guardian, "SIGSTOP");
     await program.end();
 
+    expect(program.child.exitCode).toBe(0);
     await expect.poll(() => isRunning(guardian)).toBe(false);
     expect(await fencesOf(name)).toEqual(program.fences);
   });

@@ -43,7 +43,12 @@ const ENDS = {
     const kept = [];
     for (;;) kept.push(Array.from({ length: 100_000 }, (_, n) => n + kept.length));
   },
-  orphan: () => Promise.all(sessions.map((session) => session.orphan())).then(() => process.exit()),
+  orphan: async () => {
+    // The exit code of a process that has nothing left to wait for.
+    process.exitCode = 13;
+    await Promise.all(sessions.map((session) => session.orphan()));
+    process.exit(0);
+  },
   close: () => Promise.all(clusters.map((cluster) => cluster.close({ drainMs: 0 }))),
 };
 process.stdin.once("data", () => {

@@ -51,7 +51,6 @@ export class SimConnection implements Resettable {
     this.#connectTimer = clock.after(connectTimeoutMs + 1, () =>
       this.#fail("connecting", `no connection within ${connectTimeoutMs} ms`),
     );
-    this.#connectTimer.unref?.();
     link.connections.add(this);
     this.#connect();
   }

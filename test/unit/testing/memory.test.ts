@@ -546,6 +546,25 @@ describe("memoryEtcd", () => {
     expect(stdout).toBe("done\n");
   });
 
+  it("does not let the process end while a client watches a member that is paused", async () => {
+    const urlOf = (file: string) => JSON.stringify(new URL(`../../../src/${file}`, import.meta.url).href);
+    const code = `
+      import { memoryEtcd } from ${urlOf("testing/start.ts")};
+      import { connect, watchQueue } from ${urlOf("index.ts")};
+      const etcd = await memoryEtcd();
+      await etcd.pause();
+      setTimeout(() => etcd.resume(), 500).unref();
+      const cluster = connect({ hosts: etcd.hosts, connectTimeoutMs: 100 });
+      const { value } = await watchQueue(cluster, "a").next();
+      console.log(value.total.holders);
+      await cluster.close();
+    `;
+    const args = ["--import", "tsx", "--input-type=module", "--eval", code];
+    const { stdout } = await promisify(execFile)(process.execPath, args);
+
+    expect(stdout).toBe("0\n");
+  });
+
   it("waits in real time", async () => {
     const etcd = await start({ time: "real" });
     const since = performance.now();

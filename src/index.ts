@@ -42,7 +42,7 @@ export type { RenewalReport } from "./errors.js";
 export type { QueueKind } from "./queue/seen-entry.js";
 export type { QueueState } from "./view/inspect.js";
 export type { LogFunction, Logger, LogLevel, LogRecord } from "./options/connect.js";
-export type { ClusterHealth, MemberHealth, MemberState } from "./telemetry/health.js";
+export type { ClusterHealth, GuardianHealth, MemberHealth, MemberState } from "./telemetry/health.js";
 export type { ClusterSnapshot, HoldSnapshot, SessionSnapshot, WaitSnapshot } from "./telemetry/inspect.js";
 export type { LockKind } from "./telemetry/messages.js";
 export type { FoundKind } from "./kinds.js";

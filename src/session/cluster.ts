@@ -158,9 +158,10 @@ export class Cluster extends ReportingCluster implements AsyncDisposable {
   }
 
   #inside(): ClusterInside {
-    const { services, leases } = this.#state;
+    const { services, leases, guardian } = this.#state;
     const { client, closed } = services;
-    return { contact: client.hosts, closed: closed.aborted, standing: this.#standing, leases };
+    const reported = { contact: client.hosts, standing: this.#standing, guardian: guardian?.health };
+    return { ...reported, closed: closed.aborted, leases };
   }
 
   /** The lease of the standing session, if it accepts calls. */

@@ -165,16 +165,17 @@ async function revokeOf(cluster: number, reach: Reach): Promise<void> {
 function startApart(): void {
   const { spawn } = process.getBuiltinModule("node:child_process");
   const words = [...process.execArgv, process.argv[1] ?? ""];
-  const stdio = [3, "inherit", "ignore"] as const;
+  const stdio = [3, "inherit", "inherit"] as const;
   const child = spawn(process.execPath, words, { detached: true, windowsHide: true, stdio: [...stdio] });
-  child.on("error", () => {}).unref();
+  child.on("error", ({ message }) => process.stderr.write(`Error: ${message}\n`)).unref();
   process.stdout.write(`pid ${child.pid}\n`);
 }
 
 function serve(): void {
   // What ends the group of the parent, or its service, does not end this process before its work is done.
   for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) process.on(signal, () => {});
-  process.stdout.on("error", () => {});
+  for (const output of [process.stdout, process.stderr]) output.on("error", () => {});
+  process.stdout.write("runs\n");
   createInterface({ input: process.stdin })
     .on("line", take)
     .on("close", () => void revokeAll().finally(() => process.exit()));

@@ -6,13 +6,19 @@
 // - What it must know, passwords and keys included, reaches it through that pipe: others see neither arguments nor environment.
 // - A lease that is given up without a revocation is forgotten by it first: `forget` resolves when it has said so.
 // - One serves all clusters of this process, or of a worker thread, which ends by itself. It ends with the last of them.
+// - One that ends is followed by another at once; after pauses that double, if they end soon or cannot be started. What is told of it, once
+//   until one runs again, has what its process has said last.
 import type { ChildProcess } from "node:child_process";
 import type { Socket } from "node:net";
 import type { Writable } from "node:stream";
 import type { EtcdClient } from "../etcd/client.js";
+import { rangeError } from "../options/check.js";
 import type { CheckedConnect } from "../options/connect.js";
+import { guardianChannel } from "../telemetry/channels.js";
+import type { GuardianHealth } from "../telemetry/health.js";
+import { withJson } from "../telemetry/publish.js";
 import type { Clock } from "../util/clock.js";
-import { inOwnContext } from "../util/own-context.js";
+import { inOwnContext, tellOutside } from "../util/own-context.js";
 import type { Lease } from "./lease.js";
 import { Certificates, type PemText, programOf } from "./reach.js";
 
@@ -39,8 +45,10 @@ export type GuardianOrder =
   | { readonly do: "forget"; readonly lease: string };
 
 const PROGRAM = { entry: "leasehold-guardian.js", module: "guardian-program.js" };
-/** From one start to the next, if it ends at once. */
-const RESTART_MS = 5000;
+/** One that ends within so long has ended soon. */
+const SOON_MS = 5000;
+/** From the end of one that has ended soon to the next start: it doubles, up to the second. */
+const [PAUSE_MS, MAX_PAUSE_MS] = [100, 60_000];
 /** Until a guardian that does not answer is killed. */
 const FORGET_MS = 2000;
 /** What Node.js may need to start, and to trust the same authorities. */
@@ -55,9 +63,25 @@ const TRUST =
 /** A process manager that kills a process with all of its descendants: the guardian must be none of them. PM2 sets this variable. */
 const isApart = (): boolean => process.env["pm_id"] !== undefined;
 
-const UNGUARDED =
-  "The guardian has ended. The next renewal starts another one; until then, a crash frees no lease before its TTL.";
+const UNGUARDED = "Until another one runs, a crash frees no lease before its TTL.";
 const WARNING = { type: "LeaseholdWarning", code: "GUARDIAN_ENDED" };
+
+/** The end of what it writes to its standard error. */
+const KEPT_CHARACTERS = 2000;
+
+/** What a program of Node.js has said about its end. */
+function causeIn(text: string): string | undefined {
+  const lines = text.split("\n").map((line) => line.trim());
+  return lines.find((line) => /^(?:\w+ )?\w*Error\b/.test(line)) ?? lines.findLast((line) => line !== "");
+}
+
+/** @throws {RangeError} where it could not be started. */
+function programThatStarts(): string {
+  const { permission } = process as { permission?: { has(scope: string): boolean } };
+  if (permission?.has("child") === false)
+    throw rangeError("guardian", "left out here: Node.js runs without --allow-child-process", true);
+  return programOf(PROGRAM, "guardian", true);
+}
 
 /** Throws, or tells by its event "error", where the system starts no further process. */
 function started(program: string): ChildProcess {
@@ -69,12 +93,19 @@ function started(program: string): ChildProcess {
   return spawn(process.execPath, [...flags, program, ...(apart ? ["apart"] : [])], {
     ...{ detached: true, windowsHide: true },
     // Node.js closes the standard input of a child that has ended, and this one ends when it has started the guardian.
-    stdio: apart ? ["ignore", "pipe", "ignore", "pipe"] : ["pipe", "pipe", "ignore"],
+    stdio: apart ? ["ignore", "pipe", "pipe", "pipe"] : ["pipe", "pipe", "pipe"],
     env: {
       ...Object.fromEntries(passed.map((name) => [name, process.env[name]])),
       ...(process.versions["electron"] !== undefined && { ELECTRON_RUN_AS_NODE: "1" }),
     },
   });
+}
+
+interface GuardianHandlers {
+  /** It has begun. */
+  runs(): void;
+  /** Called once, not at once, and not after `end()`. */
+  ended(why: string): void;
 }
 
 /** The process, from the first lease on. */
@@ -83,14 +114,18 @@ class GuardianProcess {
   #pid: number | undefined;
   /** By lease: called when it has been forgotten. */
   readonly #forgetting = new Map<string, () => void>();
-  hasEnded = false;
-  #dismissed = false;
+  #hasEnded = false;
+  #isDismissed = false;
+  #said = "";
 
-  constructor(program: string) {
+  constructor(
+    program: string,
+    private readonly handlers: GuardianHandlers,
+  ) {
     try {
       this.#attend(started(program));
-    } catch {
-      this.#ended();
+    } catch (error) {
+      process.nextTick(() => this.#ended((error as Error).message));
     }
     const { isMainThread } = process.getBuiltinModule("node:worker_threads");
     // A worker thread ends without its process. On Windows, the parent of a process stays the same for ever.
@@ -100,32 +135,51 @@ class GuardianProcess {
 
   #attend(child: ChildProcess): void {
     const { createInterface } = process.getBuiltinModule("node:readline");
-    const { stdin, stdout, stdio } = child;
+    const { stdin, stdout, stderr, stdio } = child;
     this.#pid = child.pid;
     this.#orders = stdin ?? (stdio[3] as Writable);
-    child.on("error", () => this.#ended());
+    child.on("error", ({ message }) => this.#ended(message));
     this.#orders.on("error", () => {});
+    stderr?.on("error", () => {}).on("data", (text) => this.#says(String(text)));
     // The child may have started another process, which is the guardian. The one that ends last has ended its output.
-    stdout?.on("error", () => {}).on("close", () => this.#ended());
+    stdout?.on("error", () => {}).on("close", () => this.#forgetsAll());
+    child.on("close", (code, signal) => this.#ended(this.#causeOf(code, signal)));
     if (stdout) createInterface({ input: stdout }).on("line", (line) => this.#heard(line));
     // It does not keep this process alive.
     child.unref();
-    for (const end of [this.#orders, stdout]) (end as Socket | null)?.unref();
+    for (const end of [this.#orders, stdout, stderr]) (end as Socket | null)?.unref();
   }
 
-  #ended(): void {
-    if (!this.hasEnded && !this.#dismissed) process.emitWarning(UNGUARDED, WARNING);
-    this.hasEnded = true;
+  #says(text: string): void {
+    this.#said = (this.#said + text).slice(-KEPT_CHARACTERS);
+  }
+
+  #causeOf(code: number | null, signal: NodeJS.Signals | null): string {
+    return (
+      causeIn(this.#said) ??
+      (signal !== null ? `it was ended by ${signal}` : code ? `exit code ${code}` : "it was ended")
+    );
+  }
+
+  /** It revokes nothing any more. Why it has ended is known a moment later. */
+  #forgetsAll(): void {
+    this.#hasEnded = true;
     for (const lease of [...this.#forgetting.keys()]) this.#forgotten(lease);
   }
 
+  #ended(why: string): void {
+    this.#forgetsAll();
+    if (!this.#isDismissed) this.handlers.ended(why);
+    this.#isDismissed = true;
+  }
+
   order(order: GuardianOrder): void {
-    if (!this.hasEnded) this.#orders?.write(`${JSON.stringify(order)}\n`);
+    if (!this.#hasEnded) this.#orders?.write(`${JSON.stringify(order)}\n`);
   }
 
   /** Resolves when it cannot revoke the lease any more. Its pipes keep no process alive, so a timer does until then. */
   forget(lease: string, clock: Clock): Promise<void> {
-    if (this.hasEnded) return Promise.resolve();
+    if (this.#hasEnded) return Promise.resolve();
     return new Promise((resolve) => {
       const kill = (): void => {
         if (!this.#forgetting.has(lease)) return;
@@ -145,21 +199,22 @@ class GuardianProcess {
   }
 
   end(): void {
-    this.#dismissed = true;
+    this.#isDismissed = true;
     this.#orders?.end();
   }
 
   #kill(): void {
     try {
-      if (this.#pid !== undefined && !this.hasEnded) process.kill(this.#pid, "SIGKILL");
+      if (this.#pid !== undefined && !this.#hasEnded) process.kill(this.#pid, "SIGKILL");
     } catch {
       // It has ended meanwhile.
     }
   }
 
-  /** `pid` and its number, if it is not the child itself; or a lease. */
+  /** `runs`; `pid` and its number, if it is not the child itself; or a lease. */
   #heard(line: string): void {
-    if (line.startsWith("pid ")) this.#pid = Number(line.slice(4));
+    if (line === "runs") this.handlers.runs();
+    else if (line.startsWith("pid ")) this.#pid = Number(line.slice(4));
     else this.#forgotten(line);
   }
 
@@ -173,17 +228,51 @@ class GuardianProcess {
 let running: GuardianProcess | undefined;
 /** When it was started, on the monotonic clock. */
 let startedAt = -Infinity;
+/** How many have ended soon, one after the other, and when the next one may be started. */
+let soon = { ends: 0, nextAt: -Infinity };
+/** Why there is none, until one runs. */
+let failure: Error | undefined;
 const guarded = new Set<Guardian>();
 let clusters = 0;
 
+function start(program: string, clock: Clock): GuardianProcess {
+  startedAt = clock.monotonic();
+  const isRunning = (): boolean => running === own;
+  const own: GuardianProcess = new GuardianProcess(program, {
+    runs: () => isRunning() && tell(undefined),
+    ended: (why) => isRunning() && ended(why, clock),
+  });
+  return own;
+}
+
+function ended(why: string, clock: Clock): void {
+  running = undefined;
+  const at = clock.monotonic();
+  const ends = at - startedAt < SOON_MS ? soon.ends + 1 : 0;
+  const pauseMs = ends === 0 ? 0 : Math.min(PAUSE_MS * 2 ** (ends - 1), MAX_PAUSE_MS);
+  soon = { ends, nextAt: at + pauseMs };
+  clock.after(pauseMs + 1, () => guarded.forEach((each) => each.refresh())).unref?.();
+  if (failure === undefined) tell(new Error(why));
+}
+
+/** What has become of the guardian: why there is none, or that one runs. */
+function tell(error: Error | undefined): void {
+  failure = error;
+  if (error !== undefined && !guardianChannel.hasSubscribers)
+    process.emitWarning(`The guardian has ended: ${error.message}. ${UNGUARDED}`, WARNING);
+  for (const each of guarded) each.tell();
+}
+
 /** The guardian of the leases of one cluster. */
 export class Guardian {
-  readonly #program = programOf(PROGRAM, "guardian", true);
+  readonly #program = programThatStarts();
   readonly #cluster = ++clusters;
   /** By ID, in hexadecimal. */
   readonly #leases = new Map<string, GuardedLease>();
   #told: { readonly process: GuardianProcess; readonly reach: string } | undefined;
   readonly #certificates: Certificates;
+  /** As it was published last. */
+  #failure: Error | undefined;
 
   /** @throws {RangeError} where no guardian can be started. */
   constructor(
@@ -192,6 +281,18 @@ export class Guardian {
     private readonly clock: Clock,
   ) {
     this.#certificates = new Certificates(client);
+  }
+
+  get health(): GuardianHealth {
+    const error = guarded.has(this) ? failure : undefined;
+    return { ok: error === undefined, error: error?.message };
+  }
+
+  tell(): void {
+    if (this.#failure === failure) return;
+    this.#failure = failure;
+    if (guardianChannel.hasSubscribers)
+      tellOutside(() => guardianChannel.publish(withJson({ hosts: this.options.hosts, error: failure })));
   }
 
   /** Begins to guard a lease, and the one that must outlive it. The first one starts the process. */
@@ -206,6 +307,7 @@ export class Guardian {
     const lease = leaseId.toString(16);
     this.#leases.set(lease, guardedLease);
     guarded.add(this);
+    this.tell();
     if (this.#refreshed()) running?.order({ do: "guard", cluster: this.#cluster, lease, ...guardedLease });
   }
 
@@ -228,9 +330,10 @@ export class Guardian {
     if (guarded.size > 0) return;
     running?.end();
     running = undefined;
+    soon = { ends: 0, nextAt: -Infinity };
   }
 
-  /** Tells how etcd is reached now: certificates are exchanged, and members. Starts the process again if it has ended. */
+  /** Tells how etcd is reached now: certificates are exchanged, and members. Starts another process if there is none. */
   refresh(): void {
     if (this.#leases.size > 0) this.#refreshed();
   }
@@ -238,11 +341,8 @@ export class Guardian {
   /** False: a new process was started, and has been told everything. */
   #refreshed(): boolean {
     const at = this.clock.monotonic();
-    if (running === undefined || (running.hasEnded && at - startedAt >= RESTART_MS)) {
-      startedAt = at;
-      running = inOwnContext(() => new GuardianProcess(this.#program));
-    }
-    if (running.hasEnded) return true;
+    if (running === undefined && at < soon.nextAt) return true;
+    running ??= inOwnContext(() => start(this.#program, this.clock));
     const now = { process: running, reach: JSON.stringify(this.#reach(at)) };
     const isNew = this.#told?.process !== now.process;
     if (!isNew && this.#told?.reach === now.reach) return true;

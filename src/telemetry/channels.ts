@@ -3,6 +3,7 @@ import type {
   AcquireMessage,
   CallMessage,
   ElectionMessage,
+  GuardianMessage,
   HoldEndMessage,
   HoldLongMessage,
   CredentialsMessage,
@@ -23,6 +24,7 @@ export const CHANNELS = {
   renewed: "leasehold.session.renewed",
   member: "leasehold.member",
   credentials: "leasehold.credentials",
+  guardian: "leasehold.guardian",
   election: "leasehold.election",
 } as const;
 
@@ -52,4 +54,5 @@ export const sessionChannel = typed<SessionMessage>(CHANNELS.session);
 export const renewedChannel = typed<RenewedMessage>(CHANNELS.renewed);
 export const memberChannel = typed<MemberMessage>(CHANNELS.member);
 export const credentialsChannel = typed<CredentialsMessage>(CHANNELS.credentials);
+export const guardianChannel = typed<GuardianMessage>(CHANNELS.guardian);
 export const electionChannel = typed<ElectionMessage>(CHANNELS.election);

@@ -29,6 +29,14 @@ export interface MemberHealth {
   readonly failedMs: number | undefined;
 }
 
+/** The guardian, with `guardian: true`. */
+export interface GuardianHealth {
+  /** It runs, as far as this process knows, or nothing is to be guarded. If it does not, a crash frees no lease before its TTL. */
+  readonly ok: boolean;
+  /** Why it does not run. */
+  readonly error: string | undefined;
+}
+
 /** The connection to etcd, as far as this process knows it without asking. */
 export interface ClusterHealth {
   /** No session is in jeopardy or lost, and the last contact with etcd did not fail. */
@@ -41,6 +49,8 @@ export interface ClusterHealth {
   /** Milliseconds until the deadline of that session; 0 if there is none. */
   readonly remainingMs: number;
   readonly members: readonly MemberHealth[];
+  /** With `guardian: true` only. It does not count for `ok`: locks work without it. */
+  readonly guardian?: GuardianHealth | undefined;
 }
 
 /** A session, as far as its health is concerned. */
@@ -69,9 +79,17 @@ export interface HealthSource {
   readonly closed: boolean;
   readonly standing: HealthOfSession | undefined;
   readonly sessions: Iterable<HealthOfSession>;
+  readonly guardian: GuardianHealth | undefined;
 }
 
-export function healthOf({ hosts, contact, closed, standing, sessions }: HealthSource): ClusterHealth {
+export function healthOf({
+  hosts,
+  contact,
+  closed,
+  standing,
+  sessions,
+  guardian,
+}: HealthSource): ClusterHealth {
   const all = [...sessions];
   const session = standing ?? all.toSorted((a, b) => a.remainingMs() - b.remainingMs())[0];
   const state = closed ? "closed" : (session?.state ?? "none");
@@ -79,7 +97,7 @@ export function healthOf({ hosts, contact, closed, standing, sessions }: HealthS
   const ok = !contact.contactFailed && !endangered && state !== "lost" && state !== "jeopardy" && !closed;
   const remainingMs = session?.remainingMs() ?? 0;
   const members = Object.freeze(hosts.map((host) => memberOf(host, contact)));
-  return plain({ ok, state, remainingMs, members });
+  return plain({ ok, state, remainingMs, members, ...(guardian && { guardian: plain(guardian) }) });
 }
 
 function memberOf(host: string, { hostInUse, contactFailed, failureOf }: Contact): MemberHealth {

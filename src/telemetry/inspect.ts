@@ -1,5 +1,12 @@
 import { printable } from "../util/printable.js";
-import { type ClusterHealth, type Contact, healthOf, type HealthOfSession, plain } from "./health.js";
+import {
+  type ClusterHealth,
+  type Contact,
+  type GuardianHealth,
+  healthOf,
+  type HealthOfSession,
+  plain,
+} from "./health.js";
 import type { LockKind, SessionStateName } from "./messages.js";
 
 /** A session of this process that is not over. */
@@ -135,6 +142,7 @@ export interface ClusterInside {
   readonly closed: boolean;
   readonly standing: HealthOfSession | undefined;
   readonly leases: ReadonlySet<ReportingLease>;
+  readonly guardian: GuardianHealth | undefined;
 }
 
 /** What a cluster reports about itself, from what this process knows: no method asks etcd. */
@@ -161,8 +169,8 @@ export abstract class ReportingCluster {
    * is false until a call, such as `session()`, has opened the next session.
    */
   health(): ClusterHealth {
-    const { contact, closed, standing, leases } = this.#inside();
-    return healthOf({ hosts: this.hosts, contact, closed, standing, sessions: leases });
+    const { leases: sessions, ...inside } = this.#inside();
+    return healthOf({ hosts: this.hosts, ...inside, sessions });
   }
 
   /** @internal */

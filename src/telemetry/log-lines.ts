@@ -8,6 +8,7 @@ import type {
   CallMessage,
   CredentialsMessage,
   ElectionMessage,
+  GuardianMessage,
   HoldEndMessage,
   HoldLongMessage,
   LockMessage,
@@ -220,6 +221,14 @@ export function credentialsLine(context: LineContext, { error }: CredentialsMess
     return context.write("info", "the credentials are read again", { event: "credentials.read" });
   const text = `the credentials could not be read again, the last ones stay in use: ${reason(error)}`;
   context.write("warn", text, { event: "credentials.kept", ...codeOf(error) });
+}
+
+/** One line when the guardian has ended, and one when another one runs. */
+export function guardianLine(context: LineContext, { error }: GuardianMessage): void {
+  if (error === undefined)
+    return context.write("info", "a guardian runs again", { event: "guardian.running" });
+  const text = `the guardian has ended, and until another one runs a crash frees no lease before its TTL: ${reason(error)}`;
+  context.write("warn", text, { event: "guardian.ended", ...codeOf(error) });
 }
 
 const lock = ({ kind, names }: LockMessage): string =>

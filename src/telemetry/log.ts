@@ -13,6 +13,7 @@ import {
   callChannel,
   credentialsChannel,
   electionChannel,
+  guardianChannel,
   holdEndChannel,
   holdLongChannel,
   memberChannel,
@@ -23,6 +24,7 @@ import {
 import {
   credentialsLine,
   ElectionLines,
+  guardianLine,
   IdleLine,
   LockLines,
   MemberLines,
@@ -35,6 +37,7 @@ import type {
   ClusterMessage,
   CredentialsMessage,
   ElectionMessage,
+  GuardianMessage,
   HoldEndMessage,
   HoldLongMessage,
   MemberMessage,
@@ -125,6 +128,7 @@ export function writeLog(target: LogTarget): () => void {
   const rejoins = new RejoinLines(context);
   log.to(memberChannel, (message: MemberMessage) => members.member(message));
   log.to(credentialsChannel, (message: CredentialsMessage) => credentialsLine(context, message));
+  log.to(guardianChannel, (message: GuardianMessage) => guardianLine(context, message));
   log.to(electionChannel, (message: ElectionMessage) => elections.election(message));
   log.to(rejoinChannel, (message: RejoinMessage) => rejoins.rejoin(message));
   const sessions = new SessionLines(context);

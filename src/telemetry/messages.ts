@@ -166,6 +166,14 @@ export interface CredentialsMessage extends ClusterMessage {
 }
 
 /**
+ * A message of the channel `leasehold.guardian`: with `guardian: true`, the guardian has ended, or could not be started. Until another one
+ * runs, a crash frees no lease of the cluster before its TTL. It is published once, and without an error when one runs again.
+ */
+export interface GuardianMessage extends ClusterMessage {
+  readonly error: Error | undefined;
+}
+
+/**
  * A message of the channel `leasehold.election`: what happened to a candidate. Only `lead` has `retrying`, when its campaign, or
  * observing for `onLeader`, has failed and is repeated, and `stopped`, when it has ended.
  */

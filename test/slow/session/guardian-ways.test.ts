@@ -131,19 +131,6 @@ describe("the leases of a process are revoked at once", () => {
     await program.kill();
     await expect.poll(() => users.keysIn("jobs/a")).toEqual([]);
   });
-
-  test("by another guardian, if one was killed", async () => {
-    await using program = await Guarded.start(optionsOf(6), ["again/a"]);
-    const [first = 0] = program.guardians;
-    process.kill(first, "SIGKILL");
-    // The next renewal starts it.
-    await expect.poll(() => program.guardians.filter((pid) => pid !== first)).toHaveLength(1);
-    const before = await expired();
-    await program.kill();
-
-    await isGone("again/a");
-    expect(await expired()).toBe(before);
-  });
 });
 
 describe("no lease is revoked", () => {
@@ -183,20 +170,6 @@ test("a cluster without sessions has none, and the next session starts another",
     expect(guardiansOf(process.pid)).toHaveLength(1);
   }
   await expect.poll(() => guardiansOf(process.pid)).toEqual([]);
-});
-
-test("where the system starts none, locks work, and a warning says so", async () => {
-  const { execPath } = process;
-  onTestFinished(() => void (process.execPath = execPath));
-  process.execPath = "/no/such/node";
-  await using cluster = connect({ ...optionsOf(), guardian: true });
-  const warned = once(process, "warning") as Promise<[Error & { code: string }]>;
-  await new Mutex(cluster, "none/a").withLock(({ held }) => expect(held).toBe(true));
-
-  const [warning] = await warned;
-  expect(warning).toMatchObject({ name: "LeaseholdWarning", code: "GUARDIAN_ENDED" });
-  const session = await cluster.session();
-  expect(await session.orphan()).toBe(session.leaseId);
 });
 
 test("an etcd in this process cannot be guarded, nor what a client of etcd3 reaches", async () => {

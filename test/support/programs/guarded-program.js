@@ -1,7 +1,8 @@
 // A program whose leases a guardian revokes when it has ended: `node guarded-program.js OPTIONS NAMES HOW`. OPTIONS are those of
 // `connect` in JSON, `adopt`, the lease of an orphaned session, and `files`, those of the certificates. Takes each of the NAMES in a cluster of its own, prints a line of JSON
-// with what it holds, and then ends by HOW: "wait" does not, and "fork" has a child that lives on.
+// with what it holds, and then ends by HOW: "wait" does not, and "fork" has a child that lives on. It prints `guarded` when another guardian runs.
 import { fork } from "node:child_process";
+import { subscribe } from "node:diagnostics_channel";
 import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { connect, Mutex, Session } from "leasehold";
@@ -16,6 +17,10 @@ function credentials() {
   return { rootCertificate: readFileSync(ca), certChain: readFileSync(cert), privateKey: readFileSync(key) };
 }
 
+subscribe("leasehold.guardian", (message) => {
+  const { error } = /** @type {import("leasehold/diagnostics").GuardianMessage} */ (message);
+  if (error === undefined) process.stdout.write("guarded\n");
+});
 if (files !== undefined) connection.credentials = credentials;
 const clusters = names.split(",").map(() => connect({ guardian: true, ...connection }));
 const sessions = await Promise.all(

@@ -57,6 +57,16 @@ export class Guarded implements AsyncDisposable {
     return guardiansOf(this.child.pid ?? 0);
   }
 
+  /** `kill -9` of its guardian. Resolves when another one runs, and has been told everything. */
+  async killGuardian(): Promise<void> {
+    const [guardian = 0] = [...this.guardians, ...this.apart];
+    const isGuarded = new Promise<void>((resolve) =>
+      this.child.stdout?.on("data", (text) => String(text).includes("guarded\n") && resolve()),
+    );
+    process.kill(guardian, "SIGKILL");
+    await isGuarded;
+  }
+
   /** Resolves when the program has read its certificates once more, and has used them. */
   async readsCertificates(): Promise<void> {
     if (this.child.stdout) await once(this.child.stdout, "data");

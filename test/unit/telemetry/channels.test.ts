@@ -13,6 +13,7 @@ describe("the channels", () => {
       renewed: "leasehold.session.renewed",
       member: "leasehold.member",
       credentials: "leasehold.credentials",
+      guardian: "leasehold.guardian",
       election: "leasehold.election",
     });
     expect(channels.acquireChannel.asyncEnd.name).toBe("tracing:leasehold.acquire:asyncEnd");

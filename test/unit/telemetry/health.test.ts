@@ -10,6 +10,7 @@ const health = (more: Partial<HealthSource> = {}) =>
   healthOf({
     ...{ hosts: ["a:1", "b:1"], closed: false, standing: undefined, sessions: [] },
     contact: { hostInUse: undefined, contactFailed: false, failureOf: new Map() },
+    guardian: undefined,
     ...more,
   });
 

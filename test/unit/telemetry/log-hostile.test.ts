@@ -96,7 +96,7 @@ describe("a line", () => {
     expect(one.lines.news).toEqual([]);
     const { CHANNELS, ...all } = channels;
     for (const channel of Object.values(all)) expect(channel.hasSubscribers).toBe(false);
-    expect(Object.keys(CHANNELS)).toHaveLength(10);
+    expect(Object.keys(CHANNELS)).toHaveLength(11);
   });
 
   test("of the level debug is not even prepared for a logger without that level", () => {

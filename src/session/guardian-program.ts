@@ -11,6 +11,8 @@ import type { GuardedLease, GuardianOrder, Reach } from "./guardian.js";
 
 /** Between two attempts, if etcd refuses one. */
 const PAUSE_MS = 500;
+/** Without an answer of etcd. One that is back gives each lease its whole TTL again, so that does not bound the time. */
+const AWAY_MS = 3_600_000;
 const LEASE = ["lease"] as const;
 /** The kernel closes a pipe a moment before it gives the children of a process to another one. */
 const ORPHANED_WITHIN_MS = 1000;
@@ -126,24 +128,34 @@ async function warmUp({
 
 const idOf = (lease: string): bigint => BigInt(`0x${lease}`);
 
-/** Until etcd has no such lease. After its TTL, it expires by itself: false. */
+/** True: etcd has no such lease. False: it has refused to revoke it for the TTL, so it has expired; or it has not answered for `AWAY_MS`. */
 async function revoke(client: EtcdClient, lease: string, ttlMs: number): Promise<boolean> {
-  const end = systemClock.monotonic() + ttlMs;
-  for (let leftMs = ttlMs; leftMs > 0; leftMs = end - systemClock.monotonic()) {
-    const policy = { what: "revoke a lease", giveUpMs: leftMs, limitIsGiven: true, answers: LEASE };
+  let end = systemClock.monotonic() + Math.max(AWAY_MS, ttlMs);
+  for (;;) {
+    const giveUpMs = end - systemClock.monotonic();
+    if (giveUpMs <= 0) return false;
+    const policy = { what: "revoke a lease", giveUpMs, limitIsGiven: true, answers: LEASE };
     try {
       await client.call((member, options) => member.revoke(idOf(lease), options), policy);
       return true;
     } catch (error) {
       if (error instanceof LeaseNotFoundError) return true;
     }
-    await pause(systemClock, Math.min(PAUSE_MS, leftMs));
+    // It is back, and nobody renews the lease.
+    end = Math.min(end, systemClock.monotonic() + ttlMs);
+    await pause(systemClock, PAUSE_MS);
   }
-  return false;
 }
+
+/** Aborts when this process is asked to end. */
+const hasty = new AbortController();
 
 async function revokeAll(): Promise<void> {
   if (leases.size === 0 || !(await isOrphaned())) return;
+  const limitMs = Math.max(...[...leases.values()].map(({ ttlMs }) => ttlMs));
+  const limit = (): unknown => systemClock.after(limitMs, () => process.exit());
+  if (hasty.signal.aborted) limit();
+  else hasty.signal.addEventListener("abort", limit);
   await Promise.allSettled([...reaches].map(([cluster, reach]) => revokeOf(cluster, reach)));
 }
 
@@ -172,8 +184,8 @@ function startApart(): void {
 }
 
 function serve(): void {
-  // What ends the group of the parent, or its service, does not end this process before its work is done.
-  for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) process.on(signal, () => {});
+  // What ends the group of the parent, or its service, does not end this process before its work is done, but waits for it.
+  for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) process.on(signal, () => hasty.abort());
   for (const output of [process.stdout, process.stderr]) output.on("error", () => {});
   process.stdout.write("runs\n");
   createInterface({ input: process.stdin })

@@ -5,7 +5,7 @@ import path from "node:path";
 import { Worker } from "node:worker_threads";
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
 import { connect, Mutex, Session } from "../../../src/index.js";
-import { placesOf } from "../../support/clients/server-view.js";
+import { leasesOf, placesOf } from "../../support/clients/server-view.js";
 import { type EtcdCluster, startEtcd } from "../../support/etcd/etcd.js";
 import { makeAuthority, writeServerFiles } from "../../support/fixtures/certificates.js";
 import { startWithUsers, WORKER } from "../../support/fixtures/users.js";
@@ -92,6 +92,39 @@ describe("the leases of a process are revoked at once", () => {
     own.member.resume();
 
     await expect.poll(() => placesOf(own.member, "away/a")).toEqual([]);
+    await expect.poll(() => isRunning(guardian)).toBe(false);
+  });
+
+  test("when etcd is back, if it was away for longer than the TTL: it gives each lease its whole TTL again", async () => {
+    const TTL_SECONDS = 3;
+    await using own = await startEtcd();
+    const options = { ...optionsOf(TTL_SECONDS), hosts: own.endpoints };
+    await using program = await Guarded.start(options, ["long/a"]);
+    const [guardian = 0] = program.guardians;
+    await own.member.kill();
+    await program.kill();
+    // An etcd that was not away says when the TTL is over.
+    const { ID = "" } = await etcd.member.gateway("/v3/lease/grant", { TTL: TTL_SECONDS + 1 });
+    await expect.poll(() => leasesOf(etcd.member)).not.toContain(BigInt(String(ID)));
+    expect(isRunning(guardian)).toBe(true);
+    await own.member.restart();
+
+    await expect.poll(() => placesOf(own.member, "long/a")).toEqual([]);
+    expect((await own.member.metrics()).get("etcd_debugging_server_lease_expired_total")).toBe(0);
+    await expect.poll(() => isRunning(guardian)).toBe(false);
+  });
+
+  test("but for one that was asked to end and does not reach etcd: it ends after a TTL", async () => {
+    await using own = await startEtcd();
+    await using program = await Guarded.start({ ...optionsOf(2), hosts: own.endpoints }, ["asked/a"]);
+    // It has begun: it ignores signals from then on.
+    await program.killGuardian();
+    const [guardian = 0] = program.guardians;
+    await own.member.kill();
+    await program.kill();
+    process.kill(guardian, "SIGTERM");
+    expect(isRunning(guardian)).toBe(true);
+
     await expect.poll(() => isRunning(guardian)).toBe(false);
   });
 

@@ -92,7 +92,8 @@ export class HoldWatch {
  * that its environment names. Each further order is a process group and the seconds until it must be gone, and `done` ends
  * the guardian. At the end of the input, and when the seconds have passed without another order, it kills the group. If
  * the input ends right after `start`, the command may be running, or about to: it is found by its environment, as far as
- * the system has /proc. `wait` after `kill` leaves no zombie for each renewal.
+ * the system has /proc. `wait` after `kill` leaves no zombie for each renewal. A guardian that has ended takes no orders, so what counts the
+ * seconds kills nothing then.
  */
 const SCRIPT = `
 group= lease= alarm= found=
@@ -106,7 +107,7 @@ while read -r word left; do
     trap '[ -z "$nap" ] || kill "$nap"; exit 0' TERM
     sleep "$left" &
     nap=$!
-    wait "$nap" && kill -s KILL -- "-$group" || exit 0
+    wait "$nap" && kill -s 0 $$ && kill -s KILL -- "-$group" || exit 0
     read -r now idle </proc/uptime || now=$(date +%s)
     echo "$now"
   ) </dev/null &
@@ -138,18 +139,19 @@ export class Guardian {
   /**
    * In a session of its own: what ends this process or its group does not end the guardian.
    * @param path where it finds `sleep`, before the usual folders
-   * @param onEnd called once if it cannot be started, or ends before it is dismissed
+   * @param onEnd called once, with the cause, if it cannot be started, or ends before it is dismissed
    */
-  constructor(path: string | undefined, onEnd: () => void) {
+  constructor(path: string | undefined, onEnd: (why: string) => void) {
     this.#shell = spawn("/bin/sh", ["-c", SCRIPT], {
       ...{ detached: true, cwd: "/", stdio: ["pipe", "pipe", "ignore"] },
       env: { PATH: `${path ?? ""}:/usr/bin:/bin` },
     });
-    const ended = (): void => {
-      if (!this.#dismissed) onEnd();
+    const ended = (why: string): void => {
+      if (!this.#dismissed) onEnd(why);
       this.#dismissed = true;
     };
-    this.#shell.on("error", ended).on("exit", ended);
+    this.#shell.on("error", ({ message }) => ended(message));
+    this.#shell.on("exit", (code, signal) => ended(signal ?? `exit code ${code}`));
     this.#shell.stdin?.on("error", () => {});
     this.#shell.stdout?.on("error", () => {}).on("data", (text) => (this.firedAt = Number(text) * 1000));
   }
@@ -227,9 +229,11 @@ export async function runCommand(task: CommandTask, hold: Hold): Promise<Settled
   }
 }
 
-const UNGUARDED =
-  "the guardian has ended: if leasehold is killed or stopped now, nothing ends the command with the lock";
-const unguarded = (name: string) => ({ event: "unguarded", name, message: UNGUARDED }) as const;
+function reportUnguarded({ reporter }: CommandTask, name: string, why: string): void {
+  const risk = "if leasehold is killed or stopped now, nothing ends the command with the lock";
+  const message = `the guardian has ended (${why}): ${risk}`;
+  reporter.line(message, { event: "unguarded", name, message });
+}
 
 function start(task: CommandTask, hold: Hold): { guardian: Guardian; group: ProcessGroup } {
   const { words, reporter } = task;
@@ -237,7 +241,7 @@ function start(task: CommandTask, hold: Hold): { guardian: Guardian; group: Proc
   const own = task.cluster
     .snapshot()
     .holds.find(({ key, revision }) => key === hold.key && revision === hold.revision);
-  const guardian = new Guardian(task.env["PATH"], () => reporter.line(UNGUARDED, unguarded(hold.name)));
+  const guardian = new Guardian(task.env["PATH"], (why) => reportUnguarded(task, hold.name, why));
   const leftMs = hold.remainingMs();
   if (own) guardian.expect(hexLease(own.leaseId));
   const group = new ProcessGroup(words, { ...task.env, ...factsOf(hold, own) }, (pid) =>

@@ -62,28 +62,35 @@ test("a command with another lease is left alone", async () => {
   other.kill("SIGKILL");
 });
 
-test("the end of the guardian is told, and the command runs on under its lock", async () => {
+test("the end of the guardian is told, and the command runs on under its lock, also past the time of its last order", async () => {
   const name = "guardian/ended";
-  const cli = startCli(["run", name, "--", "sh", "-c", "echo ready; read -r go"], {
+  const cli = startCli(["run", "--ttl", "4s", name, "--", "sh", "-c", "echo ready; read -r go"], {
     endpoints: etcd.endpoints.join(","),
   });
   await cli.says("ready");
-  process.kill(await guardianOf(cli.child.pid ?? 0), "SIGKILL");
+  // The command has the same name: the guardian was started first.
+  const [guardian = 0] = await childrenOf(cli.child.pid ?? 0, "sh");
+  await expect.poll(() => childrenOf(guardian, "sh")).toHaveLength(1);
+  const [timer = 0] = await childrenOf(guardian, "sh");
+  process.kill(guardian, "SIGKILL");
   await cli.says("the guardian has ended");
+  await whenGone(timer);
 
   expect(await placesOf(etcd.member, name)).toHaveLength(1);
   cli.child.stdin?.end("go\n");
-  expect((await cli.ended).code).toBe(0);
+  const { code, stderr } = await cli.ended;
+  expect(code).toBe(0);
+  expect(stderr).not.toContain("was ended");
 });
 
-/** The pid of the guardian that a process has started. */
-async function guardianOf(parent: number): Promise<number> {
+/** The pids of the children of that name, the oldest first. */
+async function childrenOf(parent: number, command: string): Promise<number[]> {
   const ps = spawn("ps", ["-o", "pid=,comm=", "--ppid", String(parent)], {
     stdio: ["ignore", "pipe", "inherit"],
   });
   let listed = "";
   ps.stdout.on("data", (part: Buffer) => (listed += part.toString()));
   await once(ps, "close");
-  // The command has the same name: the guardian was started first.
-  return Number.parseInt(listed.split("\n").find((line) => line.endsWith(" sh")) ?? "0", 10);
+  const lines = listed.split("\n").filter((line) => line.endsWith(` ${command}`));
+  return lines.map((line) => Number.parseInt(line, 10));
 }

@@ -147,7 +147,10 @@ export interface Leadership extends Lock {
   proclaim(value: string): Promise<void>;
   /** The same as `release()`, under the name that elections use: a leadership ends as every hold does. */
   resign(): Promise<void>;
-  /** Tells `lead` that the work goes on: see `LeadOptions.withinMs`. Without that option it does nothing. */
+  /**
+   * Tells `lead` that the work goes on: see `LeadOptions.withinMs`. A call after the limit comes too late, and finds the term ended. Without
+   * that option it does nothing.
+   */
   heartbeat(): void;
 }
 
@@ -189,6 +192,9 @@ export class LeadershipHandle extends ExclusiveHoldHandle implements Leadership 
   watchHealth(options: CheckedHealth): void {
     const { clock } = this.#lease.services;
     const failed = (reason: Error): void => {
+      // Both deadlines may have passed while the process stood still: that of the lease is told, whatever looks first.
+      super.refresh();
+      if (this.end) return;
       this.giveUp(new LockLostError(this.name, this.key, "unhealthy", reason));
       this.#grace = clock.after(options.graceMs, () => void this.release().catch(() => undefined));
     };
@@ -200,18 +206,35 @@ export class LeadershipHandle extends ExclusiveHoldHandle implements Leadership 
     super.keyDeleted();
   }
 
+  override get held(): boolean {
+    this.#health?.look();
+    return super.held;
+  }
+
+  override remainingMs(): number {
+    this.#health?.look();
+    return super.remainingMs();
+  }
+
+  override refresh(): void {
+    super.refresh();
+    this.#health?.look();
+  }
+
   override ended(...how: Parameters<ExclusiveHoldHandle["ended"]>): void {
     this.#health?.stop();
     super.ended(...how);
   }
 
   protected override releaseOnce(): Promise<void> {
+    this.#health?.look();
     this.#health?.stop();
     return super.releaseOnce();
   }
 
-  /** The work has ended. */
+  /** The work has ended: too late, if its limit has passed. */
   ignoreHealth(): void {
+    this.#health?.look();
     this.#health?.stop();
     this.#grace?.cancel();
   }

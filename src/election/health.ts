@@ -1,6 +1,12 @@
-import { checkFunction, checkInteger, type Options, rangeError, typeError } from "../options/check.js";
+import {
+  checkFunction,
+  checkInteger,
+  MAX_TIMER_MS,
+  type Options,
+  rangeError,
+  typeError,
+} from "../options/check.js";
 import { type Clock, pause, type Timer } from "../util/clock.js";
-import { inOwnContext } from "../util/own-context.js";
 
 /** How `lead` learns that the work of a leader goes on. */
 export interface HealthOptions {
@@ -13,8 +19,8 @@ export interface HealthOptions {
   /** Milliseconds between two calls of `healthy`, 1..2147483647. @default a quarter of `withinMs` */
   readonly everyMs?: number | undefined;
   /**
-   * Milliseconds after which the term ends unless `healthy` has passed, or `leadership.heartbeat()` was called, 1..2147483647. Without
-   * `healthy`, the heartbeats alone count.
+   * Milliseconds after which the term ends unless `healthy` has passed, or `leadership.heartbeat()` was called, 1..2147483647. With
+   * `healthy`, the time counts in which the event loop runs. Without it, the heartbeats alone count, and all time.
    * @default 10000 with `healthy`, else no limit
    */
   readonly withinMs?: number | undefined;
@@ -31,19 +37,17 @@ export interface CheckedHealth {
   readonly graceMs: number;
 }
 
-const MAX_MS = 2_147_483_647;
-
 /** Undefined: nothing is asked for. @throws {TypeError | RangeError} */
 export function checkHealth(given: Options): CheckedHealth | undefined {
   const { healthy } = given;
   if (healthy !== undefined) checkFunction("healthy", healthy);
-  const wait = { min: 1, max: MAX_MS };
+  const wait = { min: 1, max: MAX_TIMER_MS };
   const withinMs = checkInteger("withinMs", given["withinMs"], { ...wait, fallback: 10_000 });
   const everyMs = checkInteger("everyMs", given["everyMs"], {
     ...wait,
     fallback: Math.max(1, Math.floor(withinMs / 4)),
   });
-  const graceMs = checkInteger("graceMs", given["graceMs"], { min: 0, max: MAX_MS, fallback: 250 });
+  const graceMs = checkInteger("graceMs", given["graceMs"], { min: 0, max: MAX_TIMER_MS, fallback: 250 });
   if (healthy === undefined && given["everyMs"] !== undefined)
     throw typeError("everyMs", "left out without healthy, which it calls", given["everyMs"]);
   if (healthy !== undefined && everyMs >= withinMs)
@@ -55,72 +59,115 @@ export function checkHealth(given: Options): CheckedHealth | undefined {
   return { healthy: healthy as CheckedHealth["healthy"], everyMs, withinMs, graceMs };
 }
 
-/** Watches the work of one term, until it is stopped or has failed. */
+/** A longer part of `withinMs` between two looks at the clock is a gap in which the event loop stood still. */
+const STILL_PART = 1 / 8;
+
+/**
+ * Watches the work of one term, until it is stopped or has failed. Whatever finds out first looks at the clock: a timer, a heartbeat, a
+ * reading of the hold, the end of the work (`look`). So the order of timers decides nothing.
+ *
+ * - With heartbeats alone, all time counts, also that in which the process stood still. The first look after the limit ends the term, and a
+ *   heartbeat after the limit is such a look.
+ * - With `healthy`, the time counts in which the event loop ran: otherwise no check could be made, nor its answer be read. Looks are
+ *   frequent, so a long gap between two of them is one in which the loop stood still, and counts as `STILL_PART`. A call has hung if
+ *   it has not answered at the limit, after the answers that have arrived are read.
+ */
 export class HealthWatch {
-  readonly #timers = new Set<Timer>();
-  #goodAt: number;
+  readonly #mostMs: number;
+  #lookedAt: number;
+  /** The milliseconds that count. */
+  #ranMs = 0;
+  /** The value of `#ranMs` with which the term ends. */
+  #limitMs: number;
+  /** When `healthy` is to be called; never while a call is under way. */
+  #askAt = Infinity;
+  #timer: Timer | undefined;
+  #reading: Timer | undefined;
   #over = false;
 
-  /** @param failed called once, with the reason */
   constructor(
     private readonly options: CheckedHealth,
     private readonly clock: Clock,
+    /** Called once, with the reason. */
     private readonly failed: (reason: Error) => void,
   ) {
-    this.#goodAt = clock.monotonic();
-    inOwnContext(() => {
-      this.#awaitOverdue(options.withinMs);
-      if (options.healthy) this.#checkSoon();
-    });
+    const { healthy, withinMs, everyMs } = options;
+    this.#mostMs = healthy ? Math.max(1, withinMs * STILL_PART) : Infinity;
+    this.#lookedAt = clock.monotonic();
+    this.#limitMs = withinMs;
+    if (healthy) this.#askAt = this.#lookedAt + everyMs;
+    this.#awaitNext();
   }
 
-  /** The work goes on. */
+  /** The work goes on, unless the limit has passed. */
   beat(): void {
-    this.#goodAt = this.clock.monotonic();
+    this.look();
+    this.#limitMs = this.#ranMs + this.options.withinMs;
+  }
+
+  /** Ends the term if the limit has passed, even if no timer has run since. */
+  look(): void {
+    if (this.#over) return;
+    const now = this.clock.monotonic();
+    this.#ranMs += Math.min(now - this.#lookedAt, this.#mostMs);
+    this.#lookedAt = now;
+    if (this.#ranMs < this.#limitMs) return;
+    if (!this.options.healthy) return this.#fail("no heartbeat has come");
+    this.#reading ??= this.clock.afterPendingEvents(() => this.#judge());
   }
 
   stop(): void {
     this.#over = true;
-    for (const timer of this.#timers) timer.cancel();
+    this.#timer?.cancel();
+    this.#reading?.cancel();
   }
 
-  #awaitOverdue(delayMs: number): void {
-    this.#after(delayMs, () => {
-      const { withinMs, healthy } = this.options;
-      const leftMs = this.#goodAt + withinMs - this.clock.monotonic();
-      if (leftMs > 0) return this.#awaitOverdue(leftMs);
-      const what = healthy ? "healthy has not passed" : "no heartbeat has come";
-      this.#fail(new Error(`${what} for ${withinMs} ms`));
-    });
+  /** The answers that had arrived are read. */
+  #judge(): void {
+    this.#reading = undefined;
+    if (this.#ranMs < this.#limitMs) return;
+    // A call that was due while the loop stood still could not be made.
+    if (this.#askAt < Infinity) this.#ask();
+    else this.#fail("healthy has not passed");
   }
 
-  #checkSoon(): void {
-    this.#after(this.options.everyMs, () => void this.#check());
+  #awaitNext(): void {
+    const nextMs = Math.min(this.#limitMs - this.#ranMs, this.#askAt - this.#lookedAt, this.#mostMs / 2);
+    this.#timer?.cancel();
+    // Past the limit, not on it: Node.js rounds down to whole milliseconds.
+    this.#timer = this.clock.after(Math.max(0, nextMs) + 1, () => this.#next());
+    this.#timer.unref?.();
   }
 
-  /** Never rejects. A check that never ends is the last one. */
-  async #check(): Promise<void> {
-    const problem = await problemOf(this.options.healthy);
+  #next(): void {
+    this.look();
+    if (this.#lookedAt >= this.#askAt) this.#ask();
+    if (!this.#over) this.#awaitNext();
+  }
+
+  #ask(): void {
+    const { healthy, withinMs, everyMs } = this.options;
+    this.#askAt = Infinity;
+    // A call that is made late has as long as any other.
+    this.#limitMs = Math.max(this.#limitMs, this.#ranMs + withinMs - everyMs);
+    void problemOf(healthy).then((problem) => this.#answered(problem));
+  }
+
+  #answered(problem: Error | undefined): void {
     if (this.#over) return;
-    if (problem) return this.#fail(problem);
+    if (problem) return this.#end(problem);
     this.beat();
-    this.#checkSoon();
+    this.#askAt = this.#lookedAt + this.options.everyMs;
+    this.#awaitNext();
   }
 
-  #fail(reason: Error): void {
-    if (this.#over) return;
+  #fail(what: string): void {
+    this.#end(new Error(`${what} for ${this.options.withinMs} ms`));
+  }
+
+  #end(reason: Error): void {
     this.stop();
     this.failed(reason);
-  }
-
-  #after(delayMs: number, run: () => void): void {
-    // Past the limit, not on it: Node.js rounds down to whole milliseconds.
-    const timer = this.clock.after(delayMs + 1, () => {
-      this.#timers.delete(timer);
-      if (!this.#over) run();
-    });
-    timer.unref?.();
-    this.#timers.add(timer);
   }
 }
 
@@ -151,7 +198,7 @@ export async function untilHealthy(
       done.abort();
     });
     // A check that hangs is not healthy: it is not begun a second time.
-    await pause(clock, MAX_MS, stop, done.signal);
+    await pause(clock, MAX_TIMER_MS, stop, done.signal);
     if (passed) return;
     await pause(clock, nextMs(), stop);
   }

@@ -198,7 +198,7 @@ export class LeadershipHandle extends ExclusiveHoldHandle implements Leadership 
       this.giveUp(new LockLostError(this.name, this.key, "unhealthy", reason));
       this.#grace = clock.after(options.graceMs, () => void this.release().catch(() => undefined));
     };
-    this.#health = new HealthWatch(options, clock, failed);
+    this.#health = new HealthWatch(options, clock, { failed });
   }
 
   override keyDeleted(): void {

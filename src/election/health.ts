@@ -12,7 +12,7 @@ import { type Clock, pause, type Timer } from "../util/clock.js";
 export interface HealthOptions {
   /**
    * Called every `everyMs` while this process leads. The term ends when it returns false, or a promise of false, or throws; and when no
-   * call has passed for `withinMs`. After that, it must pass once before the next campaign.
+   * call has passed for `withinMs`. After that, it must pass once before the next campaign, and is called until it does.
    * @default none: only the lease decides
    */
   readonly healthy?: (() => boolean | Promise<boolean>) | undefined;
@@ -62,6 +62,13 @@ export function checkHealth(given: Options): CheckedHealth | undefined {
 /** A longer part of `withinMs` between two looks at the clock is a gap in which the event loop stood still. */
 const STILL_PART = 1 / 8;
 
+export interface HealthEnds {
+  /** Called once, with the reason. Nothing is watched any more. */
+  readonly failed: (reason: Error) => void;
+  /** Called whenever `healthy` has passed. */
+  readonly passed?: () => void;
+}
+
 /**
  * Watches the work of one term, until it is stopped or has failed. Whatever finds out first looks at the clock: a timer, a heartbeat, a
  * reading of the hold, the end of the work (`look`). So the order of timers decides nothing.
@@ -88,8 +95,7 @@ export class HealthWatch {
   constructor(
     private readonly options: CheckedHealth,
     private readonly clock: Clock,
-    /** Called once, with the reason. */
-    private readonly failed: (reason: Error) => void,
+    private readonly ends: HealthEnds,
   ) {
     const { healthy, withinMs, everyMs } = options;
     this.#mostMs = healthy ? Math.max(1, withinMs * STILL_PART) : Infinity;
@@ -159,6 +165,7 @@ export class HealthWatch {
     this.beat();
     this.#askAt = this.#lookedAt + this.options.everyMs;
     this.#awaitNext();
+    this.ends.passed?.();
   }
 
   #fail(what: string): void {
@@ -167,7 +174,7 @@ export class HealthWatch {
 
   #end(reason: Error): void {
     this.stop();
-    this.failed(reason);
+    this.ends.failed(reason);
   }
 }
 
@@ -181,25 +188,42 @@ async function problemOf(healthy: CheckedHealth["healthy"]): Promise<Error | und
   }
 }
 
-/** Resolves when a check has passed, with pauses between checks that fail, or when `stop` aborts. */
-export async function untilHealthy(
-  { healthy }: CheckedHealth,
-  {
-    clock,
-    stop,
-    nextMs,
-  }: { readonly clock: Clock; readonly stop: AbortSignal; readonly nextMs: () => number },
-): Promise<void> {
+/** How to wait for a check that passes. */
+interface HealthWait {
+  readonly clock: Clock;
+  readonly stop: AbortSignal;
+  /** The pause after a check that has not passed. */
+  readonly nextMs: () => number;
+  readonly failed: (reason: Error, delayMs: number) => void;
+}
+
+/** Resolves when a check has passed, or when `stop` aborts. One that has not answered within `withinMs` is followed by another, too. */
+export async function untilHealthy(health: CheckedHealth, wait: HealthWait): Promise<void> {
+  const { clock, stop } = wait;
   while (!stop.aborted) {
-    const done = new AbortController();
-    let passed = false;
-    void problemOf(healthy).then((problem) => {
-      passed = problem === undefined;
-      done.abort();
-    });
-    // A check that hangs is not healthy: it is not begun a second time.
-    await pause(clock, MAX_TIMER_MS, stop, done.signal);
-    if (passed) return;
-    await pause(clock, nextMs(), stop);
+    const problem = await problemOfOneCheck(health, wait);
+    if (problem === undefined) return;
+    const delayMs = wait.nextMs();
+    wait.failed(problem, delayMs);
+    await pause(clock, delayMs, stop);
   }
+}
+
+/** Undefined: it has passed, or `stop` has aborted. */
+async function problemOfOneCheck(
+  health: CheckedHealth,
+  { clock, stop }: HealthWait,
+): Promise<Error | undefined> {
+  const done = new AbortController();
+  let problem: Error | undefined;
+  const watch = new HealthWatch({ ...health, everyMs: 0 }, clock, {
+    passed: () => done.abort(),
+    failed: (reason) => {
+      problem = reason;
+      done.abort();
+    },
+  });
+  while (!stop.aborted && !done.signal.aborted) await pause(clock, MAX_TIMER_MS, stop, done.signal);
+  watch.stop();
+  return problem;
 }

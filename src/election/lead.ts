@@ -12,6 +12,7 @@ import { checkFunction, checkName, checkSession, checkSignal, checkValue } from 
 import { checkLock } from "../options/lock.js";
 import { type Cluster, leaseOf, Session, servicesOf } from "../session/cluster.js";
 import { type EtcdServices } from "../session/connection.js";
+import type { Dependent } from "../session/lease.js";
 import type { LockOptions, SessionOptions } from "../session/session-options.js";
 import { electionChannel } from "../telemetry/channels.js";
 import { type Clock, pause } from "../util/clock.js";
@@ -101,7 +102,12 @@ interface Candidacy {
   readonly label: string | undefined;
   readonly value: string | undefined;
   readonly health: CheckedHealth | undefined;
+  /** Called when a check before a campaign has not passed, with the pause until the next one. */
+  readonly unwell: (reason: Error, delayMs: number) => void;
 }
+
+/** Between two terms, a candidate waits for nothing in etcd, but its session is in use. */
+const STANDS_BY: Dependent = { sessionEnded: () => {} };
 
 /**
  * Runs `work` whenever this process leads the election, in a session of its own, until `signal` aborts or the cluster is
@@ -149,8 +155,9 @@ export async function lead(
   const policy = { clock: services.clock, onRetry: reporting(candidate, onRetry) };
   if (onLeader) void follow(new Election(cluster, name), onLeader, { ...policy, stop: over.signal });
   try {
+    const unwell = reporting(candidate, undefined);
     await new LeadLoop(
-      { cluster, name, work, session, label, value, health },
+      { cluster, name, work, session, label, value, health, unwell },
       { ...policy, stop, mayPass },
     ).run();
   } finally {
@@ -260,17 +267,25 @@ class LeadLoop {
   }
 
   async #term(leadership: Leadership): Promise<void> {
-    const { clock, stop } = this.policy;
+    const { clock } = this.policy;
     const { health } = this.candidacy;
     const begin = clock.monotonic();
     if (health) (leadership as LeadershipHandle).watchHealth(health);
     const lost = await this.#work(leadership);
     if (clock.monotonic() - begin > LONG_TERM_MS) this.#backoff.reset();
-    // Work that ends soon after its start must not restart in a tight loop: another candidate may do better.
-    const nextMs = (): number => this.#backoff.nextMs();
     if (lost !== undefined && lost !== "unhealthy") return;
+    const { waits } = leaseOf(this.#session as Session);
+    waits.add(STANDS_BY);
+    await this.#standBy(lost && health);
+    waits.delete(STANDS_BY);
+  }
+
+  /** Work that ends soon after its start must not restart in a tight loop: another candidate may do better. Never rejects. */
+  async #standBy(health: CheckedHealth | undefined): Promise<void> {
+    const { clock, stop } = this.policy;
+    const nextMs = (): number => this.#backoff.nextMs();
     await pause(clock, nextMs(), stop);
-    if (lost && health) await untilHealthy(health, { clock, stop, nextMs });
+    if (health) await untilHealthy(health, { clock, stop, nextMs, failed: this.candidacy.unwell });
   }
 
   /** Resolves to how the leadership was lost before `work` ended, if it was. Rejects with what `work` threw while it led. */

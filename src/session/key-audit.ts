@@ -197,7 +197,9 @@ export class PlaceAudit implements AuditListener {
 
   /** The list may show a state before the join, so a read decides. If etcd refuses to list, the slow reads of the waits remain. */
   audited(keys: readonly Buffer[] | undefined): void {
-    const places = [...this.lease.waits].flatMap((wait) => wait.unwatched.map((entry) => ({ wait, entry })));
+    const places = [...this.lease.waits].flatMap((wait) =>
+      (wait.unwatched ?? []).map((entry) => ({ wait, entry })),
+    );
     if (places.length > 0) this.begin();
     if (keys === undefined) return;
     const listed = new Set(keys.map((key) => key.toString()));
@@ -208,14 +210,14 @@ export class PlaceAudit implements AuditListener {
 
   /** Never rejects: if etcd refuses, or the session is over, the next list shows the same. */
   async #examine(
-    places: readonly { readonly wait: AuditedWait; readonly entry: JoinedEntry }[],
+    places: readonly { readonly wait: Partial<AuditedWait>; readonly entry: JoinedEntry }[],
   ): Promise<void> {
     const keys = places.map(({ entry: { key } }) => ({ key }));
     const reading = this.lease.services.client.ranges(keys, this.lease.policy("read the own places"));
     const answer = await reading.catch(() => undefined);
     places.forEach(({ wait, entry }, n) => {
       const found = answer?.ranges[n]?.kvs;
-      if (found && !found.some((kv) => entry.is(kv))) wait.placeLost(entry);
+      if (found && !found.some((kv) => entry.is(kv))) wait.placeLost?.(entry);
     });
   }
 }

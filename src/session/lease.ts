@@ -209,7 +209,7 @@ export class Lease implements KeptLease {
   /** With `releaseDelayMs`. */
   readonly delay: DelayLease | undefined;
   readonly holds = new Set<Dependent & ReportingHold>();
-  readonly waits = new Set<Dependent & AuditedWait & ReportingWait>();
+  readonly waits = new Set<Dependent & Partial<AuditedWait> & ReportingWait>();
   /** Calls that `orphan()` waits for. */
   readonly inFlight = new TaskTracker();
   /** The entries that it had when it was adopted. */

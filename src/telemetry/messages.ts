@@ -174,8 +174,8 @@ export interface GuardianMessage extends ClusterMessage {
 }
 
 /**
- * A message of the channel `leasehold.election`: what happened to a candidate. Only `lead` has `retrying`, when its campaign, or
- * observing for `onLeader`, has failed and is repeated, and `stopped`, when it has ended.
+ * A message of the channel `leasehold.election`: what happened to a candidate. Only `lead` has `retrying`, when its campaign, the
+ * check before it, or observing for `onLeader`, has failed and is repeated, and `stopped`, when it has ended.
  */
 export interface ElectionMessage extends ClusterMessage {
   readonly name: string;

@@ -7,6 +7,7 @@ import {
   type Leadership,
   type LeadOptions,
   type LockLostError,
+  type LogRecord,
 } from "../../../src/index.js";
 import { twoSessions } from "../../support/fixtures/two-sessions.js";
 
@@ -20,13 +21,13 @@ class Service {
   end: () => void = () => {};
   #tell = (): void => {};
 
-  constructor(name: string, options: LeadOptions) {
+  constructor(name: string, options: LeadOptions, cluster = two.cluster) {
     const work = (leadership: Leadership) => {
       this.terms.push(leadership);
       this.#tell();
       return new Promise<void>((resolve) => (this.end = resolve));
     };
-    this.done = lead(two.cluster, name, work, { signal: this.stop.signal, ttlSeconds: 20, ...options });
+    this.done = lead(cluster, name, work, { signal: this.stop.signal, ttlSeconds: 20, ...options });
   }
 
   async term(n: number): Promise<Leadership> {
@@ -105,6 +106,25 @@ test("a service that was not healthy campaigns again when its work has ended and
 
   expect(checks).toBeGreaterThanOrEqual(answers.length);
   expect(second.held).toBe(true);
+});
+
+test("a check that hangs once after a loss is made again, with a warning, and the process leads again", async () => {
+  const lines: string[] = [];
+  const log = ({ message }: LogRecord) => void lines.push(message);
+  await using cluster = connect({ hosts: two.etcd.endpoints, log });
+  const answers = [() => false, () => new Promise<never>(() => {}), () => true];
+  let checks = 0;
+  const healthy = () => answers[Math.min(checks++, answers.length - 1)]?.() as boolean;
+  await using service = new Service("health/hangs", { healthy, everyMs: 50, withinMs: 300 }, cluster);
+  await aborted(await service.term(0));
+  service.end();
+
+  expect((await service.term(1)).held).toBe(true);
+  expect(lines.filter((line) => line.includes("has not passed"))).toEqual([
+    expect.stringMatching(
+      /"health\/hangs": a campaign failed \(healthy has not passed for 300 ms\); the next/,
+    ),
+  ]);
 });
 
 test("a check that takes most of withinMs, and passes, ends no term", async () => {

@@ -1,6 +1,6 @@
 // Time decides about a term, and not which timer runs first.
 import { describe, expect, test } from "vitest";
-import { checkHealth, type CheckedHealth, HealthWatch } from "../../../src/election/health.js";
+import { checkHealth, type CheckedHealth, HealthWatch, untilHealthy } from "../../../src/election/health.js";
 import { FakeClock, settle } from "../../support/fakes/fake-clock.js";
 
 const WITHIN_MS = 8000;
@@ -27,9 +27,9 @@ function watched(options: Partial<CheckedHealth> = {}) {
     ...("healthy" in options ? {} : { healthy: check.healthy }),
     ...options,
   };
-  const watch = new HealthWatch(checkHealth(given) as CheckedHealth, clock, ({ message }) =>
-    failures.push(message),
-  );
+  const watch = new HealthWatch(checkHealth(given) as CheckedHealth, clock, {
+    failed: ({ message }) => failures.push(message),
+  });
   return { clock, check, watch, failures };
 }
 type Watched = ReturnType<typeof watched>;
@@ -181,4 +181,26 @@ describe("with healthy, time counts in which the loop ran", () => {
       await settle();
     }
   });
+});
+
+test("before a campaign, a check that hangs is made again after withinMs, and told", async () => {
+  const clock = new FakeClock();
+  const check = new Check();
+  const stop = new AbortController();
+  const told: string[] = [];
+  const health = checkHealth({ healthy: check.healthy, withinMs: WITHIN_MS }) as CheckedHealth;
+  const failed = ({ message }: Error, delayMs: number) => told.push(`${message}, ${delayMs}`);
+  let passed = false;
+  void untilHealthy(health, { clock, stop: stop.signal, nextMs: () => 500, failed }).then(
+    () => (passed = true),
+  );
+  await clock.pass(WITHIN_MS + 5);
+  expect([check.calls, told]).toEqual([1, [`healthy has not passed for ${WITHIN_MS} ms, 500`]]);
+  await clock.pass(505);
+  expect(check.calls).toBe(2);
+  check.answer(true);
+  await settle();
+
+  expect(passed).toBe(true);
+  expect(clock.timers).toBe(0);
 });

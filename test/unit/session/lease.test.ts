@@ -86,7 +86,7 @@ describe("a session's lease", () => {
     lease.onState = (state) => void (state === "lost" && told.push(`event ${state}`));
     lease.signal.addEventListener("abort", () => told.push(`signal ${lease.state}`));
     lease.holds.add(ended("hold"));
-    lease.waits.add({ ...ended("wait"), unwatched: [], placeLost: () => undefined });
+    lease.waits.add(ended("wait"));
 
     clock.advance(0.9 * TTL_MS + 2);
 

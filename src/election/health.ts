@@ -7,6 +7,7 @@ import {
   typeError,
 } from "../options/check.js";
 import { type Clock, pause, type Timer } from "../util/clock.js";
+import { inThisContext } from "../util/own-context.js";
 
 /** How `lead` learns that the work of a leader goes on. */
 export interface HealthOptions {
@@ -80,6 +81,8 @@ export interface HealthEnds {
  *   it has not answered at the limit, after the answers that have arrived are read.
  */
 export class HealthWatch {
+  /** `healthy` belongs to the caller of `lead`, as `work` does. */
+  readonly #asCaller = inThisContext();
   readonly #mostMs: number;
   #lookedAt: number;
   /** The milliseconds that count. */
@@ -156,7 +159,7 @@ export class HealthWatch {
     this.#askAt = Infinity;
     // A call that is made late has as long as any other.
     this.#limitMs = Math.max(this.#limitMs, this.#ranMs + withinMs - everyMs);
-    void problemOf(healthy).then((problem) => this.#answered(problem));
+    void problemOf(() => this.#asCaller(() => healthy?.())).then((problem) => this.#answered(problem));
   }
 
   #answered(problem: Error | undefined): void {
@@ -179,9 +182,9 @@ export class HealthWatch {
 }
 
 /** Undefined: it is healthy. Never rejects. */
-async function problemOf(healthy: CheckedHealth["healthy"]): Promise<Error | undefined> {
+async function problemOf(healthy: () => unknown): Promise<Error | undefined> {
   try {
-    return (await healthy?.()) === false ? new Error("healthy has returned false") : undefined;
+    return (await healthy()) === false ? new Error("healthy has returned false") : undefined;
   } catch (error) {
     // Any value may be thrown, also one that has no text.
     return error instanceof Error ? error : new Error("healthy has thrown what is no Error");

@@ -18,12 +18,17 @@ export const { queueMicrotask } = globalThis;
 
 const NOT_COLLECTED = { requireManualDestroy: true };
 
-/**
- * Like `inOwnContext`, for code of users: the listeners of signals and events. Each call has a context of its own: before
- * Node.js 24, `enterWith()` in a listener changes the resource in which it runs, which would change all that follows.
- */
-export const tellOutside = <T>(tell: () => T): T =>
-  own.runInAsyncScope(() => new AsyncResource("leasehold.event", NOT_COLLECTED).runInAsyncScope(tell));
+/** Each call has a context of its own: before Node.js 24, `enterWith()` in it changes the resource in which it runs, and so all that follows. */
+const callsIn =
+  (resource: AsyncResource) =>
+  <T>(call: () => T): T =>
+    resource.runInAsyncScope(() => new AsyncResource("leasehold.event", NOT_COLLECTED).runInAsyncScope(call));
+
+/** Like `inOwnContext`, for code of users: the listeners of signals and events. */
+export const tellOutside = callsIn(own);
+
+/** For code of users that belongs to the call which is made now, and that a timer calls: what is returned runs it in the call's context. */
+export const inThisContext = (): (<T>(call: () => T) => T) => callsIn(new AsyncResource("leasehold.call"));
 
 /**
  * Gives an error that was created in a timer, or upon an answer, the stack of the async function that is about to reject with it. So the stack

@@ -257,6 +257,30 @@ describe.each(["http2", "etcd3"] as const)("with the transport %s", (transport) 
     expect(seen.contexts("watchQueue 1")).toEqual(["watcher"]);
   });
 
+  test("healthy keeps the context of lead, while it leads and before the next campaign", async () => {
+    await using cluster = connect({ hosts: etcd.endpoints, transport, session: { ttlSeconds: 10 } });
+    const seen = new Seen();
+    const stop = new AbortController();
+    let checks = 0;
+    let terms = 0;
+    const healthy = () => {
+      seen.note(terms === 1 && checks > 1 ? "healthy before the campaign" : "healthy in the term");
+      // What a check changes stays its own.
+      request.enterWith("the check");
+      return ++checks !== 2;
+    };
+    const work = async ({ signal }: Leadership) => {
+      if (++terms === 2) return stop.abort();
+      await new Promise((resolve) => signal.addEventListener("abort", resolve));
+    };
+    const options = { signal: stop.signal, healthy, everyMs: 10, withinMs: 5000, ttlSeconds: 10 };
+    await request.run("leader", () => lead(cluster, `${transport}/healthy`, work, options));
+
+    expect(checks).toBeGreaterThan(2);
+    for (const when of ["in the term", "before the campaign"])
+      expect([when, ...seen.contexts(`healthy ${when}`)]).toEqual([when, "leader"]);
+  });
+
   test("onRetry keeps the context of lead", async () => {
     await using cluster = connect({ hosts: etcd.endpoints, transport, session: { ttlSeconds: 10 } });
     const seen = new Seen();

@@ -111,7 +111,7 @@ const STANDS_BY: Dependent = { sessionEnded: () => {} };
 
 /**
  * Runs `work` whenever this process leads the election, in a session of its own, until `signal` aborts or the cluster is
- * closed. It continues through outages of etcd and lost sessions: they end the leadership term, and `lead` campaigns again. On
+ * closed. The session has the options of `connect({ session })` where the own ones are not set. It continues through outages of etcd and lost sessions: they end the leadership term, and `lead` campaigns again. On
  * a loss `leadership.signal` aborts, and `work` is awaited before the next campaign. When `work` resolves, `lead` resigns and
  * campaigns again after a pause (1 s, doubling to 30 s).
  *
@@ -143,10 +143,10 @@ export async function lead(
   const services = servicesOf(cluster);
   checkName(name);
   checkFunction("work", work);
-  const session = checkSession("lead", options, [
-    ...["value", "signal", "onLeader", "onRetry", "label"],
-    ...HEALTH_OPTIONS,
-  ]);
+  const session = checkSession("lead", options, {
+    also: ["value", "signal", "onLeader", "onRetry", "label", ...HEALTH_OPTIONS],
+    defaults: services.options.session,
+  });
   const health = checkHealth({ ...options });
   const { value, label, onLeader, onRetry } = checkCandidate(options);
   const { stop, release } = stopOf(services, checkSignal(options?.signal));

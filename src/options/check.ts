@@ -277,13 +277,20 @@ export function checkOwner(value: unknown): string | undefined {
   return value;
 }
 
-export function checkSession(where: string, options: unknown, also: readonly string[] = []): CheckedSession {
+const SESSION_DEFAULTS: CheckedSession = { ttlSeconds: 15, owner: undefined, releaseDelayMs: 0 };
+
+/** @param more `also`: the other options of the call; `defaults`: what stands for an option that is not given */
+export function checkSession(
+  where: string,
+  options: unknown,
+  { also = [], defaults = SESSION_DEFAULTS }: { also?: readonly string[]; defaults?: CheckedSession } = {},
+): CheckedSession {
   const given = checkOptions(where, options, [...SESSION_OPTIONS, ...also]);
+  const ttl = { min: 2, max: 86_400, fallback: defaults.ttlSeconds };
+  const delay = { min: 0, max: MAX_RELEASE_DELAY_MS, fallback: defaults.releaseDelayMs };
   return {
-    ttlSeconds: checkInteger("ttlSeconds", given.ttlSeconds, { min: 2, max: 86_400, fallback: 15 }),
-    owner: checkOwner(given.owner),
-    releaseDelayMs: checkInteger("releaseDelayMs", given.releaseDelayMs, {
-      ...{ min: 0, max: MAX_RELEASE_DELAY_MS, fallback: 0 },
-    }),
+    ttlSeconds: checkInteger("ttlSeconds", given.ttlSeconds, ttl),
+    owner: checkOwner(given.owner) ?? defaults.owner,
+    releaseDelayMs: checkInteger("releaseDelayMs", given.releaseDelayMs, delay),
   };
 }

@@ -241,7 +241,7 @@ export class Session extends EventTarget implements AsyncDisposable {
    * @throws {EtcdRefusedError} when etcd rejects the request. @throws {SessionClosedError} when the cluster is closed.
    */
   static async open(cluster: Cluster, options?: SessionOptions & WaitOptions): Promise<Session> {
-    const checked = checkSession("Session.open", options, ["signal", "timeoutMs"]);
+    const checked = checkSession("Session.open", options, { also: ["signal", "timeoutMs"] });
     const wait = checkWait("Session.open", options, SESSION_OPTIONS);
     return new Session(await atCaller(openLease(stateOf(cluster), checked, wait)));
   }

@@ -10,7 +10,7 @@ import {
 import { startTcpProxy } from "../../support/proxies/tcp-proxy.js";
 import { reasonOf, twoSessions } from "../../support/fixtures/two-sessions.js";
 import { abortOf, queued as joined } from "../../support/clients/session-client.js";
-import { revoke } from "../../support/clients/lease-calls.js";
+import { revoke, timeToLive } from "../../support/clients/lease-calls.js";
 
 const TTL_SECONDS = 2;
 
@@ -72,6 +72,31 @@ async function renewed(leadership: Leadership): Promise<void> {
 const leaderOf = (name: string) => new Election(two.cluster, name).leader();
 const deleteKey = (key: string) => two.etcd.etcdctl(["del", key]);
 const leaseOf = async (name: string) => (await places(name))[0]!.leaseId;
+
+test.each<[string, LeadOptions, { ttl: number; owner: string; keys: number }]>([
+  ["inherits those of `connect({ session })`", {}, { ttl: 77, owner: "the service", keys: 2 }],
+  [
+    "has its own options before them",
+    { ttlSeconds: 55, owner: "the leader", releaseDelayMs: 0 },
+    { ttl: 55, owner: "the leader", keys: 1 },
+  ],
+])("the session of a service %s", async (how, options, { ttl, owner, keys }) => {
+  const session = { ttlSeconds: 77, owner: "the service", releaseDelayMs: 1000 };
+  await using cluster = connect({ hosts: two.etcd.endpoints, session });
+  const name = `lead/session ${how}`;
+  await using it = service(name, { cluster, ttlSeconds: undefined, ...options });
+  const { leadership, resolve } = await it.term();
+  const leader = await leaderOf(name);
+  const { granted } = await timeToLive(two.etcd.member, leader!.leaseId);
+  // The entry, and its delay key.
+  const kept = await places(name);
+  it.stop.abort();
+  resolve();
+
+  expect(leader).toMatchObject({ value: owner, fence: leadership.fence });
+  expect(granted).toBe(ttl);
+  expect(kept).toHaveLength(keys);
+});
 
 describe("a service that leads", () => {
   test("is stopped by its signal: its work ends by itself, renewed all the while, then it has resigned", async () => {

@@ -1,6 +1,5 @@
 // `guardian: true` where the guardian cannot be started, or does not last.
 import { execFile } from "node:child_process";
-import { subscribe, unsubscribe } from "node:diagnostics_channel";
 import { cp, mkdtemp, readdir, rm } from "node:fs/promises";
 import os from "node:os";
 import path from "node:path";
@@ -8,8 +7,10 @@ import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { afterAll, beforeAll, expect, onTestFinished, test } from "vitest";
 import { connect, type LogRecord, Mutex } from "../../../src/index.js";
+import { guardianChannel } from "../../../src/telemetry/channels.js";
 import { placesOf } from "../../support/clients/server-view.js";
 import { type EtcdCluster, startEtcd } from "../../support/etcd/etcd.js";
+import { Published } from "../../support/fixtures/published.js";
 import { Guarded } from "../../support/programs/guarded.js";
 
 const run = promisify(execFile);
@@ -24,10 +25,8 @@ test("where the system starts none, locks work, and the log, the health and a ch
   const { execPath } = process;
   onTestFinished(() => void (process.execPath = execPath));
   process.execPath = "/no/such/node";
-  const told: { hosts: readonly string[]; error: Error | undefined }[] = [];
-  const onMessage = (message: unknown) => void told.push(message as (typeof told)[number]);
-  subscribe("leasehold.guardian", onMessage);
-  onTestFinished(() => void unsubscribe("leasehold.guardian", onMessage));
+  using published = new Published(guardianChannel);
+  const { messages: told } = published;
   const lines: LogRecord[] = [];
   const log = (record: LogRecord) => void (record.event.startsWith("guardian.") && lines.push(record));
   await using cluster = connect({ hosts: etcd.endpoints, session: { ttlSeconds: 2 }, guardian: true, log });

@@ -4,12 +4,12 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import os from "node:os";
-import { createInterface } from "node:readline";
 import { setTimeout as delay } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { connect, Mutex } from "leasehold";
 import { startEtcd } from "../test/support/etcd/etcd.js";
 import { costOf } from "../test/support/programs/process-cost.js";
+import { Said } from "../test/support/programs/said.js";
 
 const ROUNDS = Number(process.argv[2] ?? 50);
 const PROGRAM = fileURLToPath(new URL("../test/support/programs/busy-program.js", import.meta.url));
@@ -39,9 +39,9 @@ function hrtimeMs() {
  */
 async function start(name, more) {
   const words = [PROGRAM, JSON.stringify({ ...options, ...more }), name];
-  const program = spawn(process.execPath, words, { stdio: ["pipe", "pipe", "ignore"] });
-  const lines = createInterface({ input: program.stdout });
-  const line = async () => /** @type {Report} */ (JSON.parse(String((await once(lines, "line"))[0])));
+  const program = spawn(process.execPath, words, { stdio: ["pipe", "pipe", "pipe"] });
+  const said = new Said(program);
+  const line = async () => /** @type {Report} */ (JSON.parse(await said.next()));
   await line();
   return { program, line };
 }

@@ -5,13 +5,13 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { mkdirSync, rmdirSync, writeFileSync } from "node:fs";
 import os from "node:os";
-import { createInterface } from "node:readline";
 import { setTimeout as delay } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { connect, lead, Mutex } from "leasehold";
 import { startEtcd } from "../test/support/etcd/etcd.js";
 import { guardiansOf } from "../test/support/programs/guardians.js";
 import { costOf } from "../test/support/programs/process-cost.js";
+import { Said } from "../test/support/programs/said.js";
 
 const ROUNDS = Number(process.argv[2] ?? 50);
 const PROGRAM = fileURLToPath(new URL("../test/support/programs/guarded-program.js", import.meta.url));
@@ -31,8 +31,8 @@ const cluster = connect(options);
 async function start(name, how) {
   const args = how === "heap" ? ["--max-old-space-size=64"] : [];
   const words = [...args, PROGRAM, JSON.stringify(options), name, how === "heap" ? "memory" : how];
-  const program = spawn(process.execPath, words, { stdio: ["pipe", "pipe", "ignore"] });
-  await once(createInterface({ input: program.stdout }), "line");
+  const program = spawn(process.execPath, words, { stdio: ["pipe", "pipe", "pipe"] });
+  await new Said(program).next();
   return program;
 }
 

@@ -1,22 +1,17 @@
 // The controlling end of a process of contenders: see worker/protocol.ts.
 import { spawn, type ChildProcessByStdio } from "node:child_process";
 import { once } from "node:events";
-import { createInterface } from "node:readline";
 import type { Readable, Writable } from "node:stream";
+import { Said } from "../../test/support/programs/said.js";
 import type { Guardian } from "../../test/support/servers/guarded.js";
 import type { Answer, At, Command, Connection, Look, StepName, Stopped, Task } from "../worker/protocol.js";
 
 /** No order takes longer, even with the largest crowd: a process that is silent for this long hangs. */
 const PATIENCE_MS = 60_000;
 
-interface Waiting {
-  readonly resolve: (answer: unknown) => void;
-  readonly reject: (error: Error) => void;
-}
-
 export class ContenderProcess {
-  readonly #child: ChildProcessByStdio<Writable, Readable, null>;
-  readonly #waiting: Waiting[] = [];
+  readonly #child: ChildProcessByStdio<Writable, Readable, Readable>;
+  readonly #said: Said;
   readonly #exit: Promise<unknown>;
 
   static async start(command: readonly [string, ...string[]], guardian: Guardian): Promise<ContenderProcess> {
@@ -26,14 +21,11 @@ export class ContenderProcess {
   }
 
   private constructor([program, ...args]: readonly [string, ...string[]], guardian: Guardian) {
-    this.#child = spawn(program, args, { stdio: ["pipe", "pipe", "ignore"] });
+    this.#child = spawn(program, args, { stdio: "pipe" });
     guardian.tell(`+${this.#child.pid}`);
     this.#exit = once(this.#child, "exit").then(() => guardian.tell(`-${this.#child.pid}`));
-    void this.#exit.then(() =>
-      this.#waiting.splice(0).forEach(({ reject }) => reject(new Error("it ended"))),
-    );
     this.#child.stdin.on("error", () => {});
-    createInterface({ input: this.#child.stdout }).on("line", (line) => this.#heard(line));
+    this.#said = new Said(this.#child);
   }
 
   open(connection: Connection): Promise<unknown> {
@@ -73,27 +65,10 @@ export class ContenderProcess {
     return this.#answer(command.do);
   }
 
-  #answer(to: string): Promise<unknown> {
-    return new Promise((resolve, reject) => {
-      if (this.ended) return reject(new Error(`no answer to ${to}: it has ended`));
-      const late = setTimeout(
-        () => reject(new Error(`no answer to ${to} in ${PATIENCE_MS} ms`)),
-        PATIENCE_MS,
-      );
-      const settled =
-        <T>(settle: (value: T) => void) =>
-        (value: T) => {
-          clearTimeout(late);
-          settle(value);
-        };
-      this.#waiting.push({ resolve: settled(resolve), reject: settled(reject) });
-    });
-  }
-
-  #heard(line: string): void {
-    const answer = JSON.parse(line) as Answer;
-    const waiting = this.#waiting.shift();
-    if ("error" in answer) waiting?.reject(new Error(answer.error));
-    else waiting?.resolve(answer.ok);
+  async #answer(to: string): Promise<unknown> {
+    const limits = { signal: AbortSignal.timeout(PATIENCE_MS), what: `an answer to ${to}` };
+    const answer = JSON.parse(await this.#said.next(limits)) as Answer;
+    if ("error" in answer) throw new Error(answer.error);
+    return answer.ok;
   }
 }

@@ -1,10 +1,10 @@
 // What docs/faq.md says of worker threads, and of names that look alike.
-import { once } from "node:events";
 import { Worker } from "node:worker_threads";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { type Cluster, connect, Mutex } from "../../../src/index.js";
 import { placesOf } from "../../support/clients/server-view.js";
 import { type EtcdCluster, startEtcd } from "../../support/etcd/etcd.js";
+import { Said } from "../../support/programs/said.js";
 
 let etcd: EtcdCluster;
 let cluster: Cluster;
@@ -32,11 +32,11 @@ test("a worker thread with a cluster of its own waits in the same queue", { time
   const lock = await new Mutex(cluster, "jobs/threads").lock();
   const workerData = { hosts: etcd.endpoints, leasehold: LEASEHOLD };
   const worker = new Worker(THREAD, { eval: true, workerData });
-  const answer = once(worker, "message") as Promise<[bigint]>;
+  const answer = new Said(worker).next<bigint>();
   await expect.poll(() => placesOf(etcd.member, "jobs/threads")).toHaveLength(2);
   await lock.release();
 
-  const [fence] = await answer;
+  const fence = await answer;
   expect(fence).toBeGreaterThan(lock.fence);
   await worker.terminate();
 });
@@ -51,7 +51,7 @@ test(
     ).replace("await cluster.close();", "");
     const workerData = { hosts: etcd.endpoints, leasehold: LEASEHOLD };
     const worker = new Worker(holds, { eval: true, workerData });
-    await once(worker, "message");
+    await new Said(worker).next();
     await worker.terminate();
     expect(await placesOf(etcd.member, "jobs/threads")).toHaveLength(1);
   },

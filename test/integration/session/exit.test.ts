@@ -1,10 +1,10 @@
 import { spawn } from "node:child_process";
-import { once } from "node:events";
 import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, describe, test } from "vitest";
 import { type EtcdCluster, startEtcd } from "../../support/etcd/etcd.js";
 import { leasesOf } from "../../support/clients/server-view.js";
 import { owned } from "../../support/programs/owned.js";
+import { Said } from "../../support/programs/said.js";
 
 const PROGRAM = fileURLToPath(new URL("../../support/programs/exit-program.js", import.meta.url));
 /** A process that is kept alive is killed after this time. */
@@ -20,14 +20,12 @@ function start(closing: string) {
   const args = [PROGRAM, etcd.endpoints.join(), closing];
   const child = owned(spawn(process.execPath, args, { stdio: ["ignore", "pipe", "pipe"] }));
   const late = setTimeout(() => child.kill("SIGKILL"), LIMIT_MS);
-  const told = { stdout: "", stderr: "" };
-  child.stdout.on("data", (chunk: Buffer) => (told.stdout += chunk.toString()));
-  child.stderr.on("data", (chunk: Buffer) => (told.stderr += chunk.toString()));
+  const said = new Said(child);
   const stop = () => {
     clearTimeout(late);
     child.kill("SIGKILL");
   };
-  return { child, told, [Symbol.dispose]: stop };
+  return { child, said, [Symbol.dispose]: stop };
 }
 
 async function ttlOf(leaseId: string): Promise<number> {
@@ -41,10 +39,10 @@ describe.concurrent("a program that has used everything", { timeout: LIMIT_MS + 
     async (closing, { expect }) => {
       using program = start(closing);
 
-      const [code, signal] = (await once(program.child, "close")) as [number | null, string | null];
+      const { stdout, ...end } = await program.said.ended;
 
-      expect({ code, signal, stderr: program.told.stderr }).toEqual({ code: 0, signal: null, stderr: "" });
-      const { leases, ...done } = JSON.parse(program.told.stdout) as { leases: string[] };
+      expect(end).toEqual({ code: 0, signal: null, stderr: "" });
+      const { leases, ...done } = JSON.parse(stdout) as { leases: string[] };
       expect(done).toEqual({
         crowd: 100,
         waits: ["LockTimeoutError", "TimeoutError"],
@@ -61,12 +59,11 @@ describe.concurrent("a program that has used everything", { timeout: LIMIT_MS + 
 
   test("lives on, and renews, while a session is open", async ({ expect }) => {
     using program = start("nothing");
-    await once(program.child.stdout, "data");
-    const { leases } = JSON.parse(program.told.stdout) as { leases: string[] };
+    const { leases } = JSON.parse(await program.said.next()) as { leases: string[] };
 
     // A renewal moves the remaining time of a TTL of 5 that etcd reports from 3 back to 4.
     for (const left of [3, 4, 3, 4]) await expect.poll(() => ttlOf(leases[0]!), { timeout: 5000 }).toBe(left);
 
-    expect([program.child.exitCode, program.told.stderr]).toEqual([null, ""]);
+    expect([program.child.exitCode, program.said.stderr]).toEqual([null, ""]);
   });
 });

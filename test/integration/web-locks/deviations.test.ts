@@ -13,6 +13,7 @@ import {
 import { startEtcd } from "../../support/etcd/etcd.js";
 import { placesOf } from "../../support/clients/server-view.js";
 import { owned } from "../../support/programs/owned.js";
+import { Said } from "../../support/programs/said.js";
 import { startTcpProxy } from "../../support/proxies/tcp-proxy.js";
 import { reasonOf } from "../../support/fixtures/two-sessions.js";
 import { startWithUsers, WORKER } from "../../support/fixtures/users.js";
@@ -27,14 +28,14 @@ const two = twoManagers(TTL_SECONDS);
 /** A process that already holds the lock with this key. */
 async function holder(name: string): Promise<ChildProcess & AsyncDisposable & { readonly key: string }> {
   const child = owned(fork(PROGRAM, [two.etcd.endpoints.join(), String(TTL_SECONDS), name]));
-  const [message] = (await once(child, "message")) as [{ holds: string }];
-  expect(message.holds).toContain("web-locks/");
+  const { holds } = await new Said(child).next<{ holds: string }>();
+  expect(holds).toContain("web-locks/");
   const dispose = async () => {
     if (child.exitCode !== null || child.signalCode !== null) return;
     child.kill("SIGKILL");
     await once(child, "exit");
   };
-  return Object.assign(child, { key: message.holds, [Symbol.asyncDispose]: dispose });
+  return Object.assign(child, { key: holds, [Symbol.asyncDispose]: dispose });
 }
 
 describe("a lock that is lost with its lease", () => {

@@ -35,13 +35,14 @@ interface Told {
 }
 
 let ids = 0;
+const COMPLAINT = 2000;
 
 /** One process that uses the subject. */
 export class Client {
   readonly p: string;
   readonly links: Links;
   readonly #options: ClientOptions;
-  readonly #child: ChildProcessByStdio<Writable, Readable, null>;
+  readonly #child: ChildProcessByStdio<Writable, Readable, Readable>;
   readonly #ready = new Deferred<void>();
   readonly #closed = new Deferred<void>();
   readonly #gone = new Deferred<undefined>();
@@ -51,16 +52,21 @@ export class Client {
   readonly #claims: Deferred<boolean>[] = [];
   readonly #releases = new Map<number, Deferred<void>>();
   #expectedToEnd = false;
+  /** The end of what it has said on standard error. */
+  #complaint = "";
 
   constructor(options: ClientOptions) {
     this.#options = options;
     this.p = options.p;
     this.links = options.links;
     const [program, ...args] = options.command;
-    this.#child = spawn(program, args, { stdio: ["pipe", "pipe", "ignore"] });
+    this.#child = spawn(program, args, { stdio: "pipe" });
     options.guardian.tell(`+${this.#child.pid}`);
     this.#child.once("exit", (code, signal) => this.#exited(signal ?? code));
     this.#child.stdin.on("error", () => {});
+    this.#child.stderr.on("data", (chunk: Buffer) => {
+      this.#complaint = `${this.#complaint}${chunk.toString()}`.slice(-COMPLAINT);
+    });
     createInterface({ input: this.#child.stdout }).on("line", (line) => this.#heard(line));
   }
 
@@ -74,7 +80,7 @@ export class Client {
 
   async ready(): Promise<void> {
     await Promise.race([this.#ready.promise, this.#gone.promise]);
-    if (this.ended) throw new Error(`${this.p} ended before it was ready`);
+    if (this.ended) throw new Error(`${this.p} ended before it was ready: ${this.#complaint}`);
   }
 
   /** Requests the lock. */

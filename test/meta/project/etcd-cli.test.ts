@@ -2,12 +2,12 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import net from "node:net";
-import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import { expect, onTestFinished, test } from "vitest";
 import { connect, fromEnv, Mutex } from "../../../src/index.js";
 import { usualPorts } from "../../../scripts/etcd-ports.js";
 import { owned } from "../../support/programs/owned.js";
+import { Said } from "../../support/programs/said.js";
 
 const CLI = fileURLToPath(new URL("../../../scripts/etcd-cli.js", import.meta.url));
 
@@ -27,18 +27,13 @@ test("`npm run etcd` runs beside another etcd, and prints what connects etcdctl'
   taken.listen(2379, "127.0.0.1");
   onTestFinished(() => void taken.close());
   const child = owned(
-    spawn(process.execPath, [CLI, "--members", "1"], { stdio: ["ignore", "pipe", "inherit"] }),
+    spawn(process.execPath, [CLI, "--members", "1"], { stdio: ["ignore", "pipe", "pipe"] }),
   );
-  const lines: string[] = [];
-  let line: RegExpExecArray | null = null;
-  for await (const text of createInterface(child.stdout)) {
-    lines.push(text);
-    line ??= /^ *export (ETCDCTL_ENDPOINTS)=(\S+)$/.exec(text);
-    if (text.startsWith("Ctrl-C")) break;
-  }
+  const said = new Said(child);
+  await said.says("Ctrl-C");
 
-  const [, name = "", value = ""] = line ?? [];
-  expect(lines.join()).toContain("Other ports than usual");
+  const [, name = "", value = ""] = /^ *export (ETCDCTL_ENDPOINTS)=(\S+)$/m.exec(said.stdout) ?? [];
+  expect(said.stdout).toContain("Other ports than usual");
   await using cluster = connect(fromEnv({ [name]: value }));
   expect(cluster.hosts).toEqual([value]);
   await new Mutex(cluster, "cli").withLock((lock) => expect(lock.fence).toBeGreaterThan(0n));

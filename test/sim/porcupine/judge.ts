@@ -1,7 +1,7 @@
 import { spawn, type ChildProcessWithoutNullStreams } from "node:child_process";
-import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import { goProgram } from "../../support/programs/go-program.js";
+import { Said } from "../../support/programs/said.js";
 import { linesOf } from "./export.js";
 import type { ObjectKind, Operation } from "./operation.js";
 
@@ -30,7 +30,7 @@ export interface JudgeOptions {
 /** The program in `go/`, which checks histories with Porcupine. */
 export class PorcupineJudge {
   readonly #child: ChildProcessWithoutNullStreams;
-  readonly #answers: AsyncIterator<string>;
+  readonly #said: Said;
 
   /** Rejects with a `NotRunError` if the program cannot be built. */
   static async start(options: JudgeOptions): Promise<PorcupineJudge> {
@@ -45,8 +45,7 @@ export class PorcupineJudge {
       ...(pictures === undefined ? [] : ["-pictures", pictures]),
     ];
     this.#child = spawn(program, flags);
-    this.#child.stderr.pipe(process.stderr);
-    this.#answers = createInterface({ input: this.#child.stdout })[Symbol.asyncIterator]();
+    this.#said = new Said(this.#child);
   }
 
   /** `run` names the pictures. */
@@ -54,9 +53,7 @@ export class PorcupineJudge {
     this.#child.stdin.write(linesOf(run, operations));
     const verdicts: ObjectVerdict[] = [];
     for (;;) {
-      const line = await this.#answers.next();
-      if (line.done === true) throw new Error("the judge has ended");
-      const answer = JSON.parse(line.value) as ObjectVerdict | { readonly checked: string };
+      const answer = JSON.parse(await this.#said.next()) as ObjectVerdict | { readonly checked: string };
       if ("checked" in answer) return verdicts;
       verdicts.push(answer);
     }

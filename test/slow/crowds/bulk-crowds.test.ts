@@ -1,11 +1,11 @@
 import { execFileSync, fork } from "node:child_process";
-import { once } from "node:events";
 import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { type EtcdCluster, startEtcd } from "../../support/etcd/etcd.js";
 import { crowdOf } from "../../support/fixtures/scale.js";
 import { meter } from "../../support/fixtures/spent.js";
 import { owned } from "../../support/programs/owned.js";
+import { Said } from "../../support/programs/said.js";
 
 const BUILD = fileURLToPath(new URL("../../../scripts/build.js", import.meta.url));
 const PROGRAM = fileURLToPath(new URL("../../support/programs/bulk-program.js", import.meta.url));
@@ -34,11 +34,11 @@ afterAll(() => etcd.stop());
 /** A separate process for this many; it is killed at the end of the scope. */
 async function start(count: number) {
   const child = owned(fork(PROGRAM, [etcd.endpoints.join(), String(count)], { execArgv: ["--expose-gc"] }));
-  await once(child, "message");
-  const tell = async (step: string): Promise<Came> => {
+  const said = new Said(child);
+  await said.next();
+  const tell = (step: string) => {
     child.send(step);
-    const [came] = (await once(child, "message")) as [Came];
-    return came;
+    return said.next<Came>();
   };
   // Processes that reach their end are closed before: none of their leases ends while another test counts.
   return { tell, [Symbol.dispose]: () => child.kill("SIGKILL") };

@@ -13,6 +13,7 @@ import { memoryEtcd } from "../../../src/testing/start.js";
 import { GUARDED_PROGRAM, Guarded } from "../../support/programs/guarded.js";
 import { guardiansOf } from "../../support/programs/guardians.js";
 import { isRunning } from "../../support/programs/process-state.js";
+import { Said } from "../../support/programs/said.js";
 
 /** What is gone within the time of a poll, 10 s, was revoked, and has not expired. */
 const LONG = 60;
@@ -75,7 +76,7 @@ describe("the leases of a process are revoked at once", () => {
   test("those of a worker thread, when it has ended", async () => {
     const words = [JSON.stringify(optionsOf()), "thread/a", "wait"];
     const worker = new Worker(GUARDED_PROGRAM, { argv: words, stdin: true, stdout: true });
-    await once(worker.stdout, "data");
+    await new Said(worker).next();
     expect(await places("thread/a")).toHaveLength(1);
     await worker.terminate();
 

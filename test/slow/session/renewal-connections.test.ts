@@ -1,5 +1,4 @@
 // `renewal: "worker"`: TLS, users, several clusters, a delay lease and threads of the user are as on the main thread.
-import { once } from "node:events";
 import tls from "node:tls";
 import { fileURLToPath } from "node:url";
 import { Worker } from "node:worker_threads";
@@ -9,6 +8,7 @@ import { type EtcdCluster, startEtcd } from "../../support/etcd/etcd.js";
 import { makeAuthority, writeServerFiles } from "../../support/fixtures/certificates.js";
 import { startWithUsers, WORKER } from "../../support/fixtures/users.js";
 import { Busy } from "../../support/programs/busy.js";
+import { Said } from "../../support/programs/said.js";
 
 const TTL_SECONDS = 5;
 const TTL_MS = TTL_SECONDS * 1000;
@@ -78,11 +78,11 @@ describe("a blocked program keeps its locks", { concurrent: true }, () => {
     const program = fileURLToPath(new URL("../../support/programs/busy-program.js", import.meta.url));
     const argv = [JSON.stringify(optionsOf()), "thread/a"];
     const worker = new Worker(program, { argv, stdin: true, stdout: true });
-    await once(worker.stdout, "data");
-    const reported = once(worker.stdout, "data") as Promise<[Buffer]>;
+    const said = new Said(worker);
+    await said.next();
     worker.stdin?.write(`block ${BLOCK_MS}\n`);
 
-    expect(JSON.parse(String((await reported)[0]))).toMatchObject({ held: true });
+    expect(JSON.parse(await said.next())).toMatchObject({ held: true });
     await worker.terminate();
   });
 

@@ -1,6 +1,5 @@
 // Other clients than leasehold, on `startDevEtcd`: Go's package concurrency and etcdctl in one queue with it, and etcd3's own primitives.
 import { spawn } from "node:child_process";
-import { createInterface } from "node:readline";
 import { Etcd3, EtcdLockFailedError } from "etcd3";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { goContender } from "../../../bench/peers/go.js";
@@ -10,6 +9,11 @@ import { findEtcd, type EtcdCluster } from "../../support/etcd/etcd.js";
 import { EtcdctlElect } from "../../support/clients/etcdctl-elect.js";
 import { EtcdctlLock } from "../../support/clients/etcdctl-lock.js";
 import { owned } from "../../support/programs/owned.js";
+import { BUILD_MS } from "../../support/programs/go-program.js";
+import { Said } from "../../support/programs/said.js";
+
+/** It may be the first one that needs the program. */
+const LONG = { timeout: BUILD_MS + 30_000 };
 
 describe.each([1, 3] as const)("on %s members", (members) => {
   let etcd: TestEtcd;
@@ -67,42 +71,48 @@ describe.each([1, 3] as const)("on %s members", (members) => {
     expect((await election.leader())?.value).toBe("etcdctl");
   });
 
-  test("Go's concurrency and leasehold in one queue: every contender gets its turns, and never two at once", async () => {
-    const program = await goContender().catch((error: Error) => console.log(`not run: ${error.message}`));
-    if (!program) return;
-    const go = owned(spawn(program.path, [], { stdio: ["pipe", "pipe", "inherit"] }));
-    const lines = createInterface({ input: go.stdout })[Symbol.asyncIterator]();
-    const answer = async () => JSON.parse((await lines.next()).value as string) as { ok?: unknown };
-    const say = (order: object) => {
-      go.stdin.write(`${JSON.stringify(order)}\n`);
-      return answer();
-    };
-    await answer();
-    const connection = { addresses: etcd.hosts, ttlSeconds: 5, sessions: 2 };
-    expect(await say({ do: "open", connection })).toEqual({ ok: true });
-    const mutex = new Mutex(cluster, "go");
-    const first = await mutex.lock();
-    await say({ do: "start", task: { kind: "lock", name: "go", contenders: 2, holdMs: 1, cycles: 10 } });
-    await placesOf("go", 3);
-    await first.release();
-    const fences: bigint[] = [];
-    for (let n = 0; n < 10; n++) {
-      const lock = await mutex.lock();
-      fences.push(lock.fence);
-      expect((await etcd.keys("go/")).length).toBeGreaterThan(0);
-      await lock.release();
-    }
-    await placesOf("go", 0);
-    const { ok } = (await say({ do: "stop" })) as { ok: { journal: number[] } };
-    go.stdin.end();
-    const turns = Array.from({ length: ok.journal.length / 4 }, (_, n) => ok.journal.slice(n * 4, n * 4 + 4));
-    turns.sort(([, , a = 0], [, , b = 0]) => a - b);
+  test(
+    "Go's concurrency and leasehold in one queue: every contender gets its turns, and never two at once",
+    LONG,
+    async () => {
+      const program = await goContender().catch((error: Error) => console.log(`not run: ${error.message}`));
+      if (!program) return;
+      const go = owned(spawn(program.path, [], { stdio: "pipe" }));
+      const said = new Said(go);
+      const answer = async () => JSON.parse(await said.next()) as { ok?: unknown };
+      const say = (order: object) => {
+        go.stdin.write(`${JSON.stringify(order)}\n`);
+        return answer();
+      };
+      await answer();
+      const connection = { addresses: etcd.hosts, ttlSeconds: 5, sessions: 2 };
+      expect(await say({ do: "open", connection })).toEqual({ ok: true });
+      const mutex = new Mutex(cluster, "go");
+      const first = await mutex.lock();
+      await say({ do: "start", task: { kind: "lock", name: "go", contenders: 2, holdMs: 1, cycles: 10 } });
+      await placesOf("go", 3);
+      await first.release();
+      const fences: bigint[] = [];
+      for (let n = 0; n < 10; n++) {
+        const lock = await mutex.lock();
+        fences.push(lock.fence);
+        expect((await etcd.keys("go/")).length).toBeGreaterThan(0);
+        await lock.release();
+      }
+      await placesOf("go", 0);
+      const { ok } = (await say({ do: "stop" })) as { ok: { journal: number[] } };
+      go.stdin.end();
+      const turns = Array.from({ length: ok.journal.length / 4 }, (_, n) =>
+        ok.journal.slice(n * 4, n * 4 + 4),
+      );
+      turns.sort(([, , a = 0], [, , b = 0]) => a - b);
 
-    expect(turns).toHaveLength(20);
-    expect(fences).toEqual([...fences].sort((a, b) => Number(a - b)));
-    for (const [n, [, , granted = 0]] of turns.entries())
-      if (n > 0) expect(granted).toBeGreaterThanOrEqual(turns[n - 1]![3]!);
-  });
+      expect(turns).toHaveLength(20);
+      expect(fences).toEqual([...fences].sort((a, b) => Number(a - b)));
+      for (const [n, [, , granted = 0]] of turns.entries())
+        if (n > 0) expect(granted).toBeGreaterThanOrEqual(turns[n - 1]![3]!);
+    },
+  );
 
   test("etcd3 locks, elects, watches and runs transactions", async () => {
     const client = new Etcd3({ hosts: etcd.hosts.map((host) => `http://${host}`) });

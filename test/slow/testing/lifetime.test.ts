@@ -12,6 +12,7 @@ import { startEtcd, type TestEtcd } from "../../../src/testing/start.js";
 import { isAlive } from "../../support/etcd/etcd-cache.js";
 import { findEtcd } from "../../support/etcd/etcd.js";
 import { owned } from "../../support/programs/owned.js";
+import { Said } from "../../support/programs/said.js";
 
 const PACKAGE = fileURLToPath(new URL("../../../dist/leasehold-testing.js", import.meta.url));
 const cleanups: (() => unknown)[] = [];
@@ -52,7 +53,7 @@ async function starter(count: 1 | 3, then = "") {
     }),
   );
   const exited = once(child, "exit");
-  await once(child.stdout, "data");
+  await new Said(child).next();
   const members = pidsWith(temp);
   return { child, exited, members, temp };
 }

@@ -18,12 +18,12 @@ export default {
 /** All kinds of programs: with and without a terminal, with commands and groups of their own, and one that is stopped. */
 const TESTS = `
 import { spawn } from "node:child_process";
-import { once } from "node:events";
 import { writeFileSync } from "node:fs";
 import { expect, test } from "vitest";
 import { startCli } from "${ROOT}test/support/programs/cli.js";
 import { owned } from "${ROOT}test/support/programs/owned.js";
 import { commandOf, pidsWith } from "${ROOT}test/support/programs/process-state.js";
+import { Said } from "${ROOT}test/support/programs/said.js";
 
 const name = (text) => text + process.pid;
 const programs = () =>
@@ -44,7 +44,7 @@ test("starts programs", async () => {
   await Promise.all(started.map(({ says }) => says(/NAME|{|ready|http/)));
   owned(spawn("sleep", ["1000"])).kill("SIGSTOP");
   const group = spawn("sh", ["-c", "sleep 1000 & echo ready; wait"], { detached: true });
-  await once(owned(group, { group: true }).stdout, "data");
+  await new Said(owned(group, { group: true })).next();
   writeFileSync("programs", String(programs()));
   await theEnd;
 });

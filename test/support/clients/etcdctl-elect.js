@@ -1,7 +1,7 @@
 import { spawn } from "node:child_process";
-import { EventEmitter, once } from "node:events";
-import { createInterface } from "node:readline";
+import { once } from "node:events";
 import { owned } from "../programs/owned.js";
+import { Said } from "../programs/said.js";
 /** @import { EtcdCluster } from "../etcd/etcd.js" */
 
 /**
@@ -10,28 +10,21 @@ import { owned } from "../programs/owned.js";
  */
 export class EtcdctlElect {
   #child;
-  #news = new EventEmitter();
-  /** The lines printed so far. @type {string[]} */
-  #lines = [];
+  #said;
 
   /** @param {EtcdCluster} etcd @param {string} name @param {string} value */
   constructor(etcd, name, value) {
     const { program, args, env } = etcd.etcdctlCommand();
     const child = owned(
-      spawn(program, [...args, "elect", name, value], { env, stdio: ["ignore", "pipe", "inherit"] }),
+      spawn(program, [...args, "elect", name, value], { env, stdio: ["ignore", "pipe", "pipe"] }),
     );
     this.#child = child;
-    this.#news.setMaxListeners(0);
-    createInterface({ input: child.stdout }).on("line", (line) => {
-      this.#lines.push(line);
-      this.#news.emit("news");
-    });
-    child.once("exit", () => this.#news.emit("exit"));
+    this.#said = new Said(child);
   }
 
   /** Whether it leads, or has observed a leader, so far. */
   get leads() {
-    return this.#lines.length >= 2;
+    return this.#said.words.length >= 2;
   }
 
   /**
@@ -39,11 +32,7 @@ export class EtcdctlElect {
    * @returns {Promise<{ key: string, value: string }>}
    */
   async leader(n = 1) {
-    while (this.#lines.length < 2 * n) {
-      if (this.#over) throw new Error("etcdctl elect ended before it had printed that");
-      await Promise.race([once(this.#news, "news"), once(this.#news, "exit")]);
-    }
-    const [key = "", value = ""] = this.#lines.slice(2 * n - 2);
+    const [key, value] = await Promise.all([this.#said.word(2 * n - 2), this.#said.word(2 * n - 1)]);
     return { key, value };
   }
 

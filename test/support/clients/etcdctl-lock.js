@@ -1,31 +1,30 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { createInterface } from "node:readline";
 import { owned } from "../programs/owned.js";
+import { Said } from "../programs/said.js";
 /** @import { EtcdCluster } from "../etcd/etcd.js" */
 
 /** A running `etcdctl lock NAME`: it prints its key when it holds, and releases the lock on SIGINT. */
 export class EtcdctlLock {
   #child;
+  #said;
   /** The key, printed when it holds. @type {Promise<string>} */
   held;
-  /** Whether the key has been printed yet. */
-  holds = false;
 
   /** @param {EtcdCluster} etcd @param {string} name @param {{ ttlSeconds?: number }} [options] */
   constructor(etcd, name, { ttlSeconds = 10 } = {}) {
     const { program, args, env } = etcd.etcdctlCommand();
     const command = [...args, "lock", name, `--ttl=${ttlSeconds}`];
-    const child = owned(spawn(program, command, { env, stdio: ["ignore", "pipe", "inherit"] }));
+    const child = owned(spawn(program, command, { env, stdio: ["ignore", "pipe", "pipe"] }));
     this.#child = child;
-    this.held = new Promise((resolve, reject) => {
-      createInterface({ input: child.stdout }).once("line", (key) => {
-        this.holds = true;
-        resolve(key);
-      });
-      child.once("exit", () => reject(new Error("etcdctl lock ended without having held")));
-    });
+    this.#said = new Said(child);
+    this.held = this.#said.next();
     this.held.catch(() => {});
+  }
+
+  /** Whether the key has been printed yet. */
+  get holds() {
+    return this.#said.words.length > 0;
   }
 
   /** Sends SIGINT, like Ctrl-C: releases the lock, or leaves the queue. */

@@ -1,7 +1,7 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
-import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
+import { Said } from "./said.js";
 
 const PROGRAM = fileURLToPath(new URL("busy-program.js", import.meta.url));
 
@@ -32,7 +32,7 @@ export class Busy implements AsyncDisposable {
 
   private constructor(
     readonly child: ChildProcess,
-    private readonly lines: AsyncIterator<string>,
+    private readonly said: Said,
     readonly first: BusyReport,
   ) {
     child.stderr?.on("data", (data: Buffer) => {
@@ -49,21 +49,21 @@ export class Busy implements AsyncDisposable {
     cwd?: string,
   ): Promise<Busy> {
     const args = [PROGRAM, JSON.stringify(options), name];
-    const child = spawn(process.execPath, args, { cwd, env: { ...process.env, ...env } });
-    const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]();
-    return new Busy(child, lines, await next(lines));
+    const child = spawn(process.execPath, args, { stdio: "pipe", cwd, env: { ...process.env, ...env } });
+    const said = new Said(child);
+    return new Busy(child, said, JSON.parse(await said.next()) as BusyReport);
   }
 
   /** What the first line says after its main thread has stood still for so long. */
   async block(ms: number): Promise<BusyReport> {
     this.child.stdin?.write(`block ${ms}\n`);
-    return next(this.lines);
+    return JSON.parse(await this.said.next()) as BusyReport;
   }
 
   /** What it says after so long without work. */
   async idle(ms: number): Promise<BusyReport> {
     this.child.stdin?.write(`idle ${ms}\n`);
-    return next(this.lines);
+    return JSON.parse(await this.said.next()) as BusyReport;
   }
 
   /** Returns the exit code. */
@@ -85,10 +85,4 @@ export class Busy implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     await this.kill();
   }
-}
-
-async function next(lines: AsyncIterator<string>): Promise<BusyReport> {
-  const { done, value } = (await lines.next()) as IteratorResult<string, undefined>;
-  if (done) throw new Error("The program has ended.");
-  return JSON.parse(value) as BusyReport;
 }

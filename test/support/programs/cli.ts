@@ -1,8 +1,8 @@
 // The built program `leasehold`, as users start it.
 import { spawn, type ChildProcess } from "node:child_process";
-import { once } from "node:events";
 import { fileURLToPath } from "node:url";
 import { owned } from "./owned.js";
+import { Said } from "./said.js";
 
 export const CLI = fileURLToPath(new URL("../../../dist/leasehold-cli.js", import.meta.url));
 
@@ -50,42 +50,16 @@ export function startCli(words: readonly string[], settings: CliSettings = {}): 
       stdio: "pipe",
     }),
   );
-  let [stdout, stderr] = ["", ""];
-  const heard = new Set<() => void>();
-  const listen = (add: (text: string) => void) => (text: Buffer) => {
-    add(text.toString());
-    for (const check of heard) check();
-  };
-  child.stdout.on(
-    "data",
-    listen((text) => (stdout += text)),
-  );
-  child.stderr.on(
-    "data",
-    listen((text) => (stderr += text)),
-  );
+  const said = new Said(child);
   child.stdin.on("error", () => {});
   if (input !== undefined) child.stdin.end(input);
-  const ended = once(child, "close").then((values: unknown[]): CliResult => {
-    const [code, signal] = values as [number | null, NodeJS.Signals | null];
-    return { code, signal, stdout, stderr };
-  });
-  const says = (text: string | RegExp): Promise<void> =>
-    new Promise((resolve, reject) => {
-      const check = (): void => {
-        const all = stdout + stderr;
-        if (typeof text === "string" ? !all.includes(text) : !text.test(all)) return;
-        heard.delete(check);
-        resolve();
-      };
-      heard.add(check);
-      void ended.then(() => {
-        check();
-        reject(new Error(`it ended without ${String(text)}:\n${stdout}${stderr}`));
-      });
-      check();
-    });
-  return { child, says, stdout: () => stdout, stderr: () => stderr, ended };
+  return {
+    child,
+    says: (text) => said.says(text),
+    stdout: () => said.stdout,
+    stderr: () => said.stderr,
+    ended: said.ended,
+  };
 }
 
 export const runCli = (words: readonly string[], settings?: CliSettings): Promise<CliResult> =>

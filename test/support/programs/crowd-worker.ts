@@ -1,7 +1,7 @@
 // One process of a crowd: many simultaneous waiters on one name, with each step recorded as in a run of the lab.
 // Argument: a JSON CrowdTask. Messages: "abort" = give up every n-th call; "close" = close everything and end.
 import { openSync } from "node:fs";
-import { once } from "node:events";
+import { on } from "node:events";
 import type { Lock } from "../../../src/index.js";
 import { describe } from "../../lab/runner/hold-log.js";
 import { now, record } from "../../lab/runner/journal.js";
@@ -22,6 +22,8 @@ const { p, name: lock, calls, abortEvery, ttlSeconds } = task;
 const fd = openSync(task.journal, "a");
 const note = (step: object) => record(fd, { t: now(), p, lock, ...step });
 process.once("disconnect", () => process.exit(70));
+/** Two of them may come at once. */
+const messages = on(process, "message") as AsyncIterableIterator<[unknown]>;
 
 const { connect, Mutex, Session } = await load(undefined);
 const cluster = connect({ hosts: task.hosts });
@@ -64,7 +66,7 @@ async function use(id: number, hold: Lock): Promise<void> {
 
 async function told(what: string): Promise<void> {
   for (;;) {
-    const [message] = (await once(process, "message")) as [unknown];
-    if (message === what) return;
+    const { value } = (await messages.next()) as IteratorYieldResult<[unknown]>;
+    if (value[0] === what) return;
   }
 }

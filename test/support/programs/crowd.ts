@@ -9,12 +9,14 @@ import type { Step } from "../../lab/runner/history.js";
 import { readJournal } from "../../lab/runner/journal.js";
 import type { CrowdTask } from "./crowd-worker.js";
 import { owned } from "./owned.js";
+import { Said } from "./said.js";
 import { Guardian } from "../servers/guarded.js";
 
 const PROGRAM = fileURLToPath(new URL("./crowd-worker.ts", import.meta.url));
 
 export class Crowd {
   readonly #children = new Map<string, ChildProcess>();
+  readonly #said = new Map<string, Said>();
   readonly #exits = new Map<string, Promise<void>>();
   readonly #folder: string;
   readonly #guardian: Guardian;
@@ -42,9 +44,9 @@ export class Crowd {
         execArgv: ["--import", "tsx"],
       }),
     );
-    child.setMaxListeners(0);
     this.#guardian.tell(`+${child.pid}`);
     this.#children.set(task.p, child);
+    this.#said.set(task.p, new Said(child));
     const exit = once(child, "exit").then(() => this.#guardian.tell(`-${child.pid}`));
     this.#exits.set(task.p, exit);
   }
@@ -56,13 +58,13 @@ export class Crowd {
   /** Resolves when every living process has sent `message`; rejects when one ends before. */
   async all(message: string): Promise<void> {
     await Promise.all(
-      [...this.#children].map(async ([p, child]) => {
-        const told = new Promise((resolve) =>
-          child.on("message", (said) => said === message && resolve(true)),
-        );
-        const ended = this.#exits.get(p)?.then(() => child.signalCode === "SIGKILL");
-        if (!(await Promise.race([told, ended]))) throw new Error(`${p} ended before it was ${message}`);
-      }),
+      [...this.#said].map(([p, said]) =>
+        said
+          .first((word) => word === message)
+          .catch((error: Error) => {
+            if (this.#children.get(p)?.signalCode !== "SIGKILL") throw error;
+          }),
+      ),
     );
   }
 

@@ -11,7 +11,8 @@ import { inCache } from "../etcd/etcd-cache.js";
 import { explain } from "../etcd/etcd-go.js";
 
 const run = promisify(execFile);
-const BUILD_MS = 400_000;
+/** A build that fills its caches. */
+export const BUILD_MS = 400_000;
 const PROGRAM = "program";
 /** Next to the program: the version of its client. */
 const CLIENT = "client-version";

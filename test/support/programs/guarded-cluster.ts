@@ -1,10 +1,10 @@
 import { type ChildProcess, spawn } from "node:child_process";
-import { EventEmitter, once } from "node:events";
-import { createInterface } from "node:readline";
+import { once } from "node:events";
 import { fileURLToPath } from "node:url";
 import type { GuardedEnd } from "./guarded.js";
 import { guardiansOf } from "./guardians.js";
 import { owned } from "./owned.js";
+import { Said } from "./said.js";
 
 const PROGRAM = fileURLToPath(new URL("guarded-cluster-program.js", import.meta.url));
 
@@ -20,39 +20,24 @@ interface Taken {
   readonly pid: number;
   readonly leases: readonly string[];
   readonly fences: readonly string[];
+  readonly exited?: undefined;
 }
 type Line = Taken | { readonly exited: number };
 
 /** A primary of node:cluster with its workers: see guarded-cluster-program.js. */
 export class GuardedCluster implements AsyncDisposable {
-  readonly #lines = new EventEmitter();
+  readonly #said: Said;
   #primary: Member | undefined;
   readonly #known = new Set<number>();
-  readonly #exited = new Set<number>();
 
   private constructor(private readonly child: ChildProcess) {
-    if (!child.stdout) throw new Error("it was started with a pipe");
-    createInterface({ input: child.stdout }).on("line", (text) => this.#told(JSON.parse(text) as Line));
-  }
-
-  #told(line: Line): void {
-    if ("exited" in line) {
-      this.#exited.add(line.exited);
-      this.#lines.emit("exited");
-      if (!this.#known.has(line.exited))
-        this.#lines.emit("error", new Error(`${line.exited} ended without its lock`));
-    } else {
-      this.#known.add(line.pid);
-      this.#lines.emit("taken", line);
-    }
+    this.#said = new Said(child);
   }
 
   /** @param name the lock of the primary itself */
   static async start(options: object, name: string): Promise<GuardedCluster> {
     const args = [PROGRAM, JSON.stringify(options), name];
-    const crew = new GuardedCluster(
-      owned(spawn(process.execPath, args, { stdio: ["pipe", "pipe", "ignore"] })),
-    );
+    const crew = new GuardedCluster(owned(spawn(process.execPath, args, { stdio: "pipe" })));
     crew.#primary = await crew.#taken();
     return crew;
   }
@@ -82,11 +67,18 @@ export class GuardedCluster implements AsyncDisposable {
   }
 
   async exited(pid: number): Promise<void> {
-    while (!this.#exited.has(pid)) await once(this.#lines, "exited");
+    await this.#said.first((line) => (JSON.parse(line) as Line).exited === pid);
   }
 
   async #taken(): Promise<Member> {
-    const [{ pid, leases, fences }] = (await once(this.#lines, "taken")) as [Taken];
+    let line: Line;
+    do {
+      line = JSON.parse(await this.#said.next()) as Line;
+      if (line.exited !== undefined && !this.#known.has(line.exited))
+        throw new Error(`${line.exited} ended without its lock: ${this.#said.stderr}`);
+    } while (line.exited !== undefined);
+    const { pid, leases, fences } = line;
+    this.#known.add(pid);
     const [lease = ""] = leases;
     return { pid, lease: BigInt(`0x${lease}`), fence: BigInt(fences[0] ?? 0), guardians: guardiansOf(pid) };
   }

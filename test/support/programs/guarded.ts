@@ -1,9 +1,9 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
-import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import { guardiansOf } from "./guardians.js";
 import { pidsWith } from "./process-state.js";
+import { Said } from "./said.js";
 
 export const GUARDED_PROGRAM = fileURLToPath(new URL("guarded-program.js", import.meta.url));
 
@@ -15,6 +15,7 @@ let started = 0;
 export class Guarded implements AsyncDisposable {
   private constructor(
     readonly child: ChildProcess,
+    private readonly said: Said,
     readonly leases: readonly bigint[],
     readonly fences: readonly bigint[],
     private readonly mark: string,
@@ -33,11 +34,10 @@ export class Guarded implements AsyncDisposable {
     // A guardian gets this variable, and no other process of Node.js uses it with these flags.
     const mark = `/leasehold-guarded-${process.pid}-${++started}`;
     const env = { ...(setting.env ?? process.env), SSL_CERT_DIR: mark };
-    const child = spawn(process.execPath, args, { stdio: ["pipe", "pipe", "ignore"], ...setting, env });
-    const lines = createInterface({ input: child.stdout });
-    let [line] = (await once(lines, "line")) as [string];
+    const child = spawn(process.execPath, args, { stdio: "pipe", ...setting, env });
+    const said = new Said(child);
     // Certificates were read first.
-    while (line === "read") [line] = (await once(lines, "line")) as [string];
+    const line = await said.first((word) => word !== "read");
     const { leases, fences, heir } = JSON.parse(line) as {
       leases: string[];
       fences: string[];
@@ -45,6 +45,7 @@ export class Guarded implements AsyncDisposable {
     };
     return new Guarded(
       child,
+      said,
       leases.map((lease) => BigInt(`0x${lease}`)),
       fences.map(BigInt),
       mark,
@@ -69,7 +70,7 @@ export class Guarded implements AsyncDisposable {
 
   /** Resolves when the program has read its certificates once more, and has used them. */
   async readsCertificates(): Promise<void> {
-    if (this.child.stdout) await once(this.child.stdout, "data");
+    await this.said.later();
   }
 
   /** Those that are not its children: in PM2, which kills what is. */

@@ -14,6 +14,8 @@ export interface Moment {
   readonly at: bigint;
 }
 
+const isRunning = (child: ChildProcess): boolean => child.exitCode === null && child.signalCode === null;
+
 /** All processes of one test; those that still run at its end are killed. */
 export class LeadCrew {
   readonly moments: Moment[] = [];
@@ -28,6 +30,7 @@ export class LeadCrew {
     );
     const pid = child.pid!;
     this.#children.set(pid, child);
+    child.once("exit", () => this.#news.emit("news"));
     createInterface({ input: child.stdout }).on("line", (line) => {
       const { what, fence, at } = JSON.parse(line) as Record<"what" | "fence" | "at", string>;
       this.moments.push({ what: what as Moment["what"], pid, fence: BigInt(fence), at: BigInt(at) });
@@ -41,6 +44,8 @@ export class LeadCrew {
     for (;;) {
       const found = this.moments.find(fits);
       if (found) return found;
+      if (![...this.#children.values()].some(isRunning))
+        throw new Error("All of them have ended before that moment");
       await once(this.#news, "news");
     }
   }

@@ -1,10 +1,10 @@
 // The memory cost of a waiter: `node scripts/ready.js test/support/programs/waiter-memory.js [COUNT] [HEAP_MB]`, after
 // a build.
 import { fork } from "node:child_process";
-import { once } from "node:events";
 import { fileURLToPath } from "node:url";
 import { startEtcd } from "../etcd/etcd.js";
 import { owned } from "./owned.js";
+import { Said } from "./said.js";
 
 const PROGRAM = fileURLToPath(new URL("./waiters-program.js", import.meta.url));
 /** Operations in one transaction. */
@@ -27,16 +27,14 @@ export async function waiterBytes(etcd, kind, count, heapMb) {
   const child = owned(
     fork(PROGRAM, [etcd.endpoints.join(), kind, String(count), name], {
       execArgv: ["--expose-gc", ...limit],
-      stdio: ["ignore", "ignore", "ignore", "ipc"],
+      stdio: ["ignore", "ignore", "pipe", "ipc"],
     }),
   );
-  const [told, died] = [once(child, "message"), once(child, "exit")];
-  died.catch(() => undefined);
-  const [came] = await Promise.race([told, died]);
+  const said = new Said(child);
+  const { bytesEach } = /** @type {{ bytesEach: number }} */ (await said.next());
   child.kill("SIGKILL");
-  if (typeof came !== "object" || came === null) throw new Error("the process with the waiters died");
-  await died;
-  return /** @type {{ bytesEach: number }} */ (came).bytesEach;
+  await said.ended;
+  return bytesEach;
 }
 
 /** Another client holds each of the names. @param {EtcdCluster} etcd @param {readonly string[]} names */

@@ -53,7 +53,7 @@ export class Worker {
     this.#child.on("message", (message) => this.#heard(/** @type {any} */ (message)));
     this.exited = once(this.#child, "exit").then(([code, signal]) => {
       for (const { reject } of this.#calls.values()) reject(new Error(`${name} ended (${signal ?? code})`));
-      this.#events.emit("exit");
+      this.#events.emit("news");
       return { code, signal };
     });
   }

@@ -1,9 +1,9 @@
 // The built page, served by a process of its own.
 import { spawn, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
-import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import { owned } from "../programs/owned.js";
+import { Said } from "../programs/said.js";
 
 const PROGRAM = fileURLToPath(new URL("serve.js", import.meta.url));
 
@@ -17,7 +17,7 @@ export interface ServeSetting {
 export class PageServer {
   private constructor(
     private readonly child: ChildProcess,
-    private readonly lines: AsyncIterableIterator<string>,
+    private readonly said: Said,
     readonly port: number,
   ) {}
 
@@ -27,17 +27,15 @@ export class PageServer {
 
   static async start({ hosts, prefix = "", release = false, port = 0 }: ServeSetting): Promise<PageServer> {
     const args = [PROGRAM, hosts.join(","), String(port), prefix, ...(release ? ["release"] : [])];
-    const child = owned(spawn(process.execPath, args, { stdio: ["pipe", "pipe", "inherit"] }));
-    const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]();
-    const { value } = (await lines.next()) as { value: string };
-    return new PageServer(child, lines, Number(value.split(" ")[1]));
+    const child = owned(spawn(process.execPath, args, { stdio: "pipe" }));
+    const said = new Said(child);
+    return new PageServer(child, said, Number((await said.next()).split(" ")[1]));
   }
 
   /** The processor time that it has used, in milliseconds, and its memory, in MiB. */
   async used(): Promise<{ readonly ms: number; readonly mib: number }> {
     this.child.stdin?.write("\n");
-    const { value } = (await this.lines.next()) as { value: string };
-    const [, us, bytes] = /used (\d+) .*?(\d+) bytes/.exec(value) ?? [];
+    const [, us, bytes] = /used (\d+) .*?(\d+) bytes/.exec(await this.said.next()) ?? [];
     return { ms: Number(us) / 1000, mib: Number(bytes) / 2 ** 20 };
   }
 

@@ -1,0 +1,3 @@
+// Sends two messages at once, and ends.
+process.send?.("first");
+process.send?.("second");

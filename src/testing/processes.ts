@@ -5,6 +5,7 @@ import { type ServerMember, wrongWith } from "./admin.js";
 import type { Fleet, StartLimits } from "./running-etcd.js";
 import {
   freePorts,
+  type Guardian,
   guardedFolder,
   memberArgs,
   type MemberRow,
@@ -37,8 +38,8 @@ async function startOnce(
   programs: Omit<Programs, "etcdctl">,
   options: CheckedStart,
 ): Promise<Fleet<ServerMember>> {
-  const rows = await rowsOf(options.members);
   const { folder, guardian } = await guardedFolder();
+  const rows = await rowsOf(options.members, guardian);
   const extra = hasUnsafeNoFsync(programs.version) ? ["--unsafe-no-fsync"] : [];
   const members = rows.map((row) => {
     const args = [...memberArgs(row, folder, rows), ...extra];
@@ -57,8 +58,8 @@ async function startOnce(
   }
 }
 
-async function rowsOf(count: number): Promise<MemberRow[]> {
-  const ports = await freePorts(2 * count);
+async function rowsOf(count: number, guardian: Guardian): Promise<MemberRow[]> {
+  const ports = await freePorts(2 * count, guardian);
   return Array.from({ length: count }, (_, index) => {
     const [clientPort = 0, peerPort = 0] = ports.slice(2 * index);
     const peer = `http://${HOST}:${peerPort}`;

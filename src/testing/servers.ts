@@ -2,11 +2,12 @@
 // `test/support` starts etcd, Redis, PostgreSQL and the reverse proxies with it.
 // - Each server is reported to a guardian, a process that kills it and removes its data when the pipe from the starter
 //   closes. Servers have process groups of their own: Ctrl-C in a terminal reaches the starter only.
-// - A port is free when it is chosen. If another process takes it before the server does, the server is started again on
-//   others.
+// - A port has no listener when it is chosen, and nobody else chooses it until the servers of its guardian have ended: one that is
+//   killed finds it free at its restart. If another program takes it all the same, the servers are started again on others.
 // - When a start fails, its error has the last lines that the server printed, and no process of it is left.
 // - The caller's `ETCD_*` settings do not reach etcd.
 import { type ChildProcess, type ChildProcessByStdio, spawn } from "node:child_process";
+import dgram from "node:dgram";
 import { once } from "node:events";
 import { existsSync, readFileSync } from "node:fs";
 import { mkdtemp, rm } from "node:fs/promises";
@@ -21,16 +22,44 @@ const FIRST = 15_000;
 const COUNT = 17_000;
 
 /**
- * Distinct ports of 127.0.0.1 without a listener now. Another process may take one a moment later: a server that finds its port
- * taken ends with a `PortTakenError`, and is started again on other ports.
+ * Distinct ports of 127.0.0.1 without a listener, which no other call gets, in no process, until the guardian is dismissed or this
+ * process ends. A program that does not ask here may still take one: a server that finds its port taken ends with a
+ * `PortTakenError`, and is started again on other ports.
  */
-export async function freePorts(count: number): Promise<number[]> {
-  const ports = new Set<number>();
-  while (ports.size < count) {
+export async function freePorts(count: number, guardian?: Guardian): Promise<number[]> {
+  const ports: number[] = [];
+  while (ports.length < count) {
     const port = FIRST + Math.floor(Math.random() * COUNT);
-    if (!ports.has(port) && (await isFree(port))) ports.add(port);
+    const mark = await markOf(port);
+    if (mark === undefined) continue;
+    if (await isFree(port)) {
+      ports.push(port);
+      guardian?.keeps(mark);
+    } else mark.close();
   }
-  return [...ports];
+  return ports;
+}
+
+/**
+ * The mark of a chosen port is a UDP socket that is bound to the same number: two processes cannot have it, and the kernel removes it
+ * with its process, which alone restarts servers. undefined: another one has it.
+ */
+function markOf(port: number): Promise<dgram.Socket | undefined> {
+  return new Promise((resolve) => {
+    const mark = dgram.createSocket("udp4");
+    mark.once("error", (error: NodeJS.ErrnoException) => {
+      if (error.code !== "EADDRINUSE") return resolve(mark);
+      mark.close();
+      resolve(undefined);
+    });
+    mark.once("listening", () => {
+      mark.on("error", () => {});
+      resolve(mark);
+    });
+    mark.unref();
+    // Exclusive: a worker of node:cluster would share that of another one.
+    mark.bind({ port, address: "127.0.0.1", exclusive: true });
+  });
 }
 
 /** Whether the port has no listener now. */
@@ -109,6 +138,7 @@ async function gone(pid) {
 export class Guardian {
   readonly #child: ChildProcess;
   readonly #folder: string;
+  readonly #marks: dgram.Socket[] = [];
 
   /** `folder` is removed when the starter ends, or by `dismiss()`. */
   constructor(folder: string) {
@@ -128,6 +158,11 @@ export class Guardian {
     this.#child.stdin?.write(`${line}\n`);
   }
 
+  /** Its servers have this port until it is dismissed. */
+  keeps(mark: dgram.Socket): void {
+    this.#marks.push(mark);
+  }
+
   /** Resolves when the guardian has exited and the folder is removed. */
   async dismiss(): Promise<void> {
     const { pid, exitCode, signalCode } = this.#child;
@@ -135,6 +170,7 @@ export class Guardian {
     const gone = pid !== undefined && exitCode === null && signalCode === null && once(this.#child, "exit");
     this.#child.stdin?.end();
     await gone;
+    for (const mark of this.#marks.splice(0)) mark.close();
     await rm(this.#folder, { recursive: true, force: true, maxRetries: 5 });
   }
 }

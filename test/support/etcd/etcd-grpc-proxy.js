@@ -14,8 +14,8 @@ const START_MS = 20_000;
 /** @param {import("./etcd.js").EtcdCluster} cluster */
 export async function startEtcdGrpcProxy(cluster) {
   const folder = await mkdtemp(path.join(os.tmpdir(), "leasehold-grpc-proxy-"));
-  const [port, metricsPort] = await freePorts(2);
   const guardian = new Guardian(folder);
+  const [port, metricsPort] = await freePorts(2, guardian);
   const process = new ServerProcess({
     title: "etcd grpc-proxy",
     command: [

@@ -56,7 +56,7 @@ export async function startEtcd(options = {}) {
 /** @param {import("./etcd-find.js").Etcd} programs @param {StartOptions} options */
 async function startOnce(programs, options) {
   const { folder, guardian } = await guardedFolder();
-  const members = await plan(programs.etcd, folder, options, (line) => guardian.tell(line));
+  const members = await plan(programs.etcd, folder, options, guardian);
   const start = { options, folder };
   const cluster = new EtcdCluster(programs, members, guardian, start);
   try {
@@ -69,12 +69,12 @@ async function startOnce(programs, options) {
 }
 
 /**
- * @param {string} program @param {string} folder @param {StartOptions} options @param {(line: string) => void} tellGuardian
+ * @param {string} program @param {string} folder @param {StartOptions} options @param {import("../servers/guarded.js").Guardian} guardian
  * @returns {Promise<EtcdMember[]>}
  */
-async function plan(program, folder, options, tellGuardian) {
+async function plan(program, folder, options, guardian) {
   const count = options.members ?? 1;
-  const found = await freePorts(3 * count);
+  const found = await freePorts(3 * count, guardian);
   const rows = await Promise.all(
     Array.from({ length: count }, async (_, index) => {
       const [clientPort, peerPort, metricsPort] = /** @type {[number, number, number]} */ (
@@ -93,6 +93,7 @@ async function plan(program, folder, options, tellGuardian) {
     }),
   );
   const env = { ...etcdEnv(), ...options.env };
+  const tellGuardian = (/** @type {string} */ line) => guardian.tell(line);
   return rows.map((row) => {
     const args = memberArgs({ ...row, folder, rows }, options);
     return new EtcdMember({ ...row, program, args, env, tls: options.clientTls, tellGuardian });
@@ -182,7 +183,9 @@ export class EtcdCluster {
    */
   async addMember({ isLearner = false } = {}) {
     const { options, folder } = this.#start;
-    const [clientPort, peerPort, metricsPort] = /** @type {[number, number, number]} */ (await freePorts(3));
+    const [clientPort, peerPort, metricsPort] = /** @type {[number, number, number]} */ (
+      await freePorts(3, this.#guardian)
+    );
     const peer = `http://127.0.0.1:${peerPort}`;
     const leader = await this.leader();
     const body = { peerURLs: [peer], isLearner };

@@ -62,7 +62,7 @@ async function startOnce(programs) {
   const folder = await mkdtemp(path.join(os.tmpdir(), "leasehold-postgres-"));
   const guardian = new Guardian(folder);
   try {
-    const [port] = /** @type {[number]} */ (await freePorts(1));
+    const [port] = /** @type {[number]} */ (await freePorts(1, guardian));
     const within = await unprivileged(folder);
     const data = path.join(folder, "data");
     const init = ["-D", data, "-U", "postgres", "--auth=trust", "--no-sync", "--encoding=UTF8", "--locale=C"];

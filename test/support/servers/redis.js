@@ -34,7 +34,7 @@ export async function startRedis(count = 1, args = []) {
 async function startOnce(redis, count, args) {
   const folder = await mkdtemp(path.join(os.tmpdir(), "leasehold-redis-"));
   const guardian = new Guardian(folder);
-  const ports = await freePorts(count);
+  const ports = await freePorts(count, guardian);
   const servers = ports.map(
     (port, n) => new RedisServer(redis, { name: `r${n + 1}`, port, folder, guardian, args }),
   );

@@ -35,8 +35,9 @@ const ATTEMPTS = 5;
 export async function startReverseProxy(plan, setting) {
   for (let attempt = 1; ; attempt++) {
     const folder = await mkdtemp(path.join(os.tmpdir(), `leasehold-${plan.name}-`));
-    const [port = 0] = await freePorts(1);
-    const proxy = new ReverseProxy(plan, { setting, port, folder });
+    const guardian = new Guardian(folder);
+    const [port = 0] = await freePorts(1, guardian);
+    const proxy = new ReverseProxy(plan, { setting, port, folder, guardian });
     try {
       await proxy.start();
       return proxy;
@@ -54,13 +55,12 @@ export class ReverseProxy {
   #guardian;
   #process;
 
-  /** @param {ProxyPlan} plan @param {{ setting: ProxySetting, port: number, folder: string }} place */
+  /** @param {ProxyPlan} plan @param {{ setting: ProxySetting, port: number, folder: string, guardian: Guardian }} place */
   constructor(plan, place) {
-    const { port, folder } = place;
+    const { port, guardian } = place;
     this.#plan = plan;
     this.#place = place;
     this.endpoint = `${place.setting.pair ? "https" : "http"}://127.0.0.1:${port}`;
-    const guardian = new Guardian(folder);
     this.#guardian = guardian;
     this.#process = new ServerProcess({
       title: plan.name,

@@ -95,8 +95,8 @@ describe("a session's lease", () => {
     const ttlMs = 2000;
     await using own = await startEtcd();
     await using client = await openClient(own.endpoints, ttlMs / 1000);
-    const count = await meter(own.member);
     const start = performance.now();
+    const count = await meter(own.member);
     let renewals = 0;
 
     while (renewals < 4) {
@@ -104,8 +104,8 @@ describe("a session's lease", () => {
       renewals = (await count.read())["LeaseKeepAlive"] ?? 0;
     }
 
-    // The first one was due within a third of the TTL.
-    expect(performance.now() - start).toBeGreaterThan((renewals - 1) * (ttlMs / 3) - 50);
+    // The first one may have been due up to a third of the TTL before, and late: the next ones were due in their turn.
+    expect(performance.now() - start).toBeGreaterThan((renewals - 2) * (ttlMs / 3));
     expect(client.states).toEqual([]);
   });
 });

@@ -70,6 +70,7 @@ async function put(key: string): Promise<void> {
   await etcd.member.gateway("/v3/kv/put", { key: base64(key), value: base64("somebody else's") });
 }
 
+/** Each case begins with it: a key that another client wrote for an earlier one could stand in the queue of its name. */
 async function deleteAll(): Promise<void> {
   await etcd.member.gateway("/v3/kv/deleterange", { key: base64("\0"), range_end: base64("\0") });
 }
@@ -107,6 +108,7 @@ describe("whatever bytes a name has,", () => {
   test("it excludes its own holders and those of names nested in it, and no name that only looks like it", async () => {
     await fc.assert(
       fc.asyncProperty(hostileNames, fc.nat(), async (name, pick) => {
+        await deleteAll();
         const alike = namesLike(name, one.leaseId);
         const other = alike[pick % alike.length]!;
         const free = [];
@@ -130,6 +132,7 @@ describe("whatever bytes a name has,", () => {
   test("waiters of look-alikes are woken by their own queue only", async () => {
     await fc.assert(
       fc.asyncProperty(hostileNames, async (name) => {
+        await deleteAll();
         const unrelated = namesLike(name, one.leaseId).filter(
           (other) => !sharesRange(other, name) && !sharesRange(name, other),
         );

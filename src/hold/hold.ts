@@ -114,7 +114,8 @@ export interface Hold extends AsyncDisposable {
   signalWith(other: AbortSignal): AbortSignal;
   /**
    * True until the hold ends, or its deadline or `maxHoldMs` passes. Reads the clocks itself, so it is accurate even immediately after the
-   * process was suspended. If it is false and `signal` is not aborted, the hold is in doubt until a renewal is answered.
+   * process was suspended, but for what was taken away by hand meanwhile: that is an event to be read. If it is false and `signal` is
+   * not aborted, the hold is in doubt until a renewal is answered.
    */
   readonly held: boolean;
   /** Milliseconds until the deadline if no further renewal is accepted, or until `maxHoldMs` if less; 0 after the end. */

@@ -88,7 +88,8 @@ export interface ConnectOptions {
   readonly guardian?: boolean | undefined;
   /**
    * `"worker"`: a worker thread renews the leases, over a connection of its own, so a busy main thread does not lose its locks. What a
-   * lock reports is right in the first line that runs after a stall. See docs/busy-and-dead.md.
+   * lock reports is right in the first line that runs after a stall, but for what was taken away by hand meanwhile. See
+   * docs/busy-and-dead.md.
    * @default "main": the thread that calls `connect`
    */
   readonly renewal?: "main" | "worker" | undefined;

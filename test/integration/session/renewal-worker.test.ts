@@ -86,6 +86,18 @@ describe("a main thread that stands still", { concurrent: true }, () => {
     expect(await blocked).toMatchObject({ held: false, aborted: true, loss: "revoked" });
   });
 
+  test("learns inside a loop, by a renewal of the thread, that its lease was revoked", async ({ expect }) => {
+    await using program = await Busy.start(optionsOf(), "still/watched");
+    const watched = program.watch(2 * TTL_MS);
+    await revoke(etcd.member, BigInt(`0x${program.first.lease}`));
+    const revokedAt = hrtimeMs();
+    const report = await watched;
+
+    expect(report).toMatchObject({ held: false, aborted: true, loss: "revoked" });
+    // A renewal is sent every third of the TTL. The deadline would be later than this.
+    expect(report.at - revokedAt).toBeLessThan(0.6 * TTL_MS);
+  });
+
   test("keeps its lock while a member dies", async ({ expect }) => {
     await using three = await startEtcd({ members: 3 });
     await using program = await Busy.start(optionsOf({ hosts: three.endpoints }), "still/moved");

@@ -1,6 +1,7 @@
 // A program that stands still when it is told to: `node busy-program.js OPTIONS NAME`. OPTIONS are those of `connect` in JSON, and
 // `files`, those of the certificates, which are read again for each connection. Takes the lock NAME, and prints a line of JSON with the state in which it is then, and one after each command of its input:
 // "block MS": what the first line says after a loop of so long, in which no other line runs;
+// "watch MS": the same after a loop that reads `held` until it is false, or for so long;
 // "idle MS": the same after so long without work;
 // "orphan", "close": ends what it has, and the program by that.
 // LEASEHOLD_PROGRAM is another build than that of the package. GONE_AFTER_CONNECT is a file or the working directory, which the
@@ -51,6 +52,11 @@ lines.on("line", (line) => {
   if (command === "idle") return void delay(Number(ms)).then(report);
   if (command === "block") {
     Atomics.wait(cell, 0, 0, Number(ms));
+    return report();
+  }
+  if (command === "watch") {
+    for (const end = performance.now() + Number(ms); lock.held && performance.now() < end;)
+      Atomics.wait(cell, 0, 0, 10);
     return report();
   }
   lines.close();

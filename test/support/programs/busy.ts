@@ -60,6 +60,12 @@ export class Busy implements AsyncDisposable {
     return JSON.parse(await this.said.next()) as BusyReport;
   }
 
+  /** What it says once `held` is false, after so long at most: until then its main thread does nothing but read that. */
+  async watch(ms: number): Promise<BusyReport> {
+    this.child.stdin?.write(`watch ${ms}\n`);
+    return next(this.lines);
+  }
+
   /** What it says after so long without work. */
   async idle(ms: number): Promise<BusyReport> {
     this.child.stdin?.write(`idle ${ms}\n`);

@@ -88,6 +88,9 @@ const DUE_PART = 0.3;
 /** The same if one has: it has then had the time for an attempt at a second member. */
 const OVERDUE_PART = 0.5;
 
+/** A thread that has renewed nothing for so long, and for a TTL, does not answer. On a busy machine, its start may take seconds. */
+const SILENT_MS = 10_000;
+
 const WARNING = { type: "LeaseholdWarning", code: "RENEWAL_WORKER_ENDED" };
 const warningOf = (why: string): string =>
   `The worker thread does not renew leases: ${why}. ` +
@@ -288,10 +291,11 @@ export class RenewalWorker implements Keeper {
     process.emitWarning(warningOf(why), WARNING);
   }
 
-  /** Without this thread, the lease would have expired: the thread that runs has not renewed it for a TTL. */
+  /** Without this thread, the lease would have expired: the thread that runs has not renewed it for so long. */
   renewedHere({ renewal: { last }, ttlMs }: Kept, { monotonic }: Moment): void {
     this.#tellReach();
-    if (this.#thread && monotonic - Math.max(last.sent.monotonic, this.#startedAt) >= ttlMs)
+    const silentMs = monotonic - Math.max(last.sent.monotonic, this.#startedAt);
+    if (this.#thread && silentMs >= Math.max(ttlMs, SILENT_MS))
       this.#failed(this.#failures.size > 0 ? failuresText(this.#failures) : "it does not answer");
   }
 

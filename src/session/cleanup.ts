@@ -1,6 +1,7 @@
+import { EtcdRefusedError } from "../errors.js";
 import type { KeyValue, Txn } from "../etcd/port.js";
 import type { CallPolicy } from "../etcd/retry.js";
-import { delayLeaseOf, entryKey, parseEntryKey } from "../keys.js";
+import { delayLeaseOf, entryKey, parseEntryKey, parseEntryValue } from "../keys.js";
 import type { QueueEntry } from "../queue/entry.js";
 import { inOwnContext } from "../util/own-context.js";
 import type { EtcdServices } from "./connection.js";
@@ -150,6 +151,39 @@ export async function keysOfLease(
   return keys.filter(
     (key) => key.subarray(0, start.length).equals(start) && key.lastIndexOf("/") > start.length,
   );
+}
+
+/**
+ * Whether the lease one above is the delay lease of `leaseId`. etcd counts its IDs up, so it may be that of another client. Each key of a delay
+ * lease is that of an entry which was put together with it, or which this library has put and others have deleted; and a lease with
+ * keys has a delay lease with keys.
+ */
+export async function hasDelayLease(
+  { client }: EtcdServices,
+  leaseId: bigint,
+  policy: CallPolicy,
+): Promise<boolean> {
+  const delayId = delayLeaseOf(leaseId);
+  const keysOf = async (id: bigint): Promise<readonly Buffer[]> =>
+    (await client.call((member, options) => member.timeToLive(id, options), policy)).keys;
+  const read = async (key: string | Buffer): Promise<KeyValue | undefined> =>
+    (await client.range({ key }, policy)).kvs[0];
+  const isDelayKey = async (key: Buffer): Promise<boolean> => {
+    const parsed = parseEntryKey(key.toString(), delayId);
+    if (!parsed) return false;
+    const [own, entry] = await Promise.all([read(key), read(entryKey(parsed.name, leaseId, parsed.n))]);
+    if (entry) return entry.createRevision === own?.createRevision;
+    return parseEntryValue(own?.value ?? "").id !== undefined;
+  };
+  try {
+    const [keys, delayKeys] = await Promise.all([keysOf(leaseId), keysOf(delayId)]);
+    if (delayKeys.length === 0) return keys.length === 0;
+    return (await Promise.all(delayKeys.map(isDelayKey))).every((is) => is);
+  } catch (error) {
+    // A key that the user may not read is none of this library's.
+    if (error instanceof EtcdRefusedError && error.reason === "permission") return false;
+    throw error;
+  }
 }
 
 /** Oldest first. */

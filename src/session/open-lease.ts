@@ -7,7 +7,7 @@ import { firstAbort } from "../util/abort.js";
 import type { Moment } from "../util/clock.js";
 import { inOwnContext } from "../util/own-context.js";
 import { settleWithin } from "../util/settle.js";
-import { AdoptedEntries, readAdopted, revokeLease } from "./cleanup.js";
+import { AdoptedEntries, hasDelayLease, readAdopted, revokeLease } from "./cleanup.js";
 import type { ClusterState, EtcdServices } from "./connection.js";
 import { type Delay, delayOf, delayTtlSeconds } from "./delay-lease.js";
 import { type GrantedLease, Lease } from "./lease.js";
@@ -262,7 +262,10 @@ async function renewDelay(
   leaseId: bigint,
   limits: Limits,
 ): Promise<number | undefined> {
-  if (!isDelayed(leaseId)) return undefined;
+  const { timeoutMs: giveUpMs, signal } = limits;
+  const policy = { what: "read an adopted lease", giveUpMs, signal, limitIsGiven: limits.limitIsGiven };
+  if (!isDelayed(leaseId) || !(await hasDelayLease(services, leaseId, policy))) return undefined;
+  limits.signal.throwIfAborted();
   try {
     return (await renewOnce(services, delayLeaseOf(leaseId), limits)).ttlSeconds;
   } catch (error) {

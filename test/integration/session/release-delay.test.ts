@@ -350,6 +350,36 @@ describe.concurrent("the delay lease", () => {
     expect(await hasLease(leaseId | 1n)).toBe(false);
   });
 
+  test.each([
+    ["with a lock of Go's client", (second: string) => [[`go/${second}`, ""]]],
+    ["with the key of a service", () => [["services/web/1", "10.0.0.1"]]],
+    [
+      "with the key of a client that has joined at another time",
+      (second: string) => [[`own/${second}`, "{}"]],
+    ],
+    ["without a key, beside an entry that has no delay key", () => []],
+  ] as [string, (second: string) => [string, string][]][])(
+    "is not the next lease of another client, %s: that one is neither renewed nor revoked",
+    async (_, keysOf) => {
+      await using own = await startEtcd();
+      const [leaseId, second] = [(1n << 62n) + 4n, (1n << 62n) + 5n];
+      const put = (key: string, value: string, lease: bigint) =>
+        own.member.gateway("/v3/kv/put", { key: base64(key), value: base64(value), lease: lease.toString() });
+      for (const each of [leaseId, second])
+        await own.member.gateway("/v3/lease/grant", { ID: each.toString(), TTL: TTL_SECONDS });
+      await put(`own/${leaseId.toString(16)}`, JSON.stringify({ owner: "a", since: "b", id: "c" }), leaseId);
+      for (const [key, value] of keysOf(second.toString(16))) await put(key, value, second);
+      await using cluster = connect({ hosts: own.endpoints });
+      const session = await Session.adopt(cluster, leaseId);
+      await new Mutex(session, "other").lock();
+
+      expect(await placesOf(own.member, "other")).toHaveLength(1);
+      expect((await own.member.metrics()).get("etcd_debugging_lease_renewed_total")).toBe(1);
+      await session.close({ drainMs: 0 });
+      expect([...(await leasesOf(own.member))]).toEqual([second]);
+    },
+  );
+
   test("that is revoked by hand costs no hold, although a call joins before a renewal has shown it", async ({
     expect,
   }) => {

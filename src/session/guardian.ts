@@ -80,7 +80,22 @@ function programThatStarts(): string {
   const { permission } = process as { permission?: { has(scope: string): boolean } };
   if (permission?.has("child") === false)
     throw rangeError("guardian", "left out here: Node.js runs without --allow-child-process", true);
-  return programOf(PROGRAM, "guardian", true);
+  const file = programOf(PROGRAM, "guardian", true);
+  // Yarn's Plug'n'Play: no other process knows its virtual folders and its zip files.
+  const pnp = (process.getBuiltinModule("node:module") as Partial<PnpModule>).findPnpApi?.(file);
+  const real = pnp?.resolveVirtual(file) ?? file;
+  if (pnp && /\.zip[\\/]/.test(real))
+    throw rangeError(
+      "guardian",
+      "left out here: leasehold is in a zip file (run: yarn unplug leasehold)",
+      true,
+    );
+  return real;
+}
+
+/** Of `node:module`, as Yarn's Plug'n'Play changes it. */
+interface PnpModule {
+  findPnpApi(file: string): { resolveVirtual(file: string): string | null } | null;
 }
 
 /** Throws, or tells by its event "error", where the system starts no further process. */

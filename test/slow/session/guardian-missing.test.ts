@@ -88,6 +88,21 @@ test("connect() refuses a guardian where Node.js may start no process", async ()
   );
 });
 
+test("connect() refuses a guardian in a zip file of Yarn's Plug'n'Play", () => {
+  const module = process.getBuiltinModule("node:module") as { findPnpApi?: unknown };
+  onTestFinished(() => void delete module.findPnpApi);
+  const where = {
+    real: "/app/.yarn/cache/leasehold-1.zip/node_modules/leasehold/dist/leasehold-guardian.js",
+  };
+  module.findPnpApi = () => ({ resolveVirtual: () => where.real });
+
+  expect(() => connect({ hosts: "127.0.0.1:1", guardian: true })).toThrow(
+    "Expected guardian to be left out here: leasehold is in a zip file (run: yarn unplug leasehold)",
+  );
+  where.real = "/app/.yarn/unplugged/leasehold-1/node_modules/leasehold/dist/leasehold-guardian.js";
+  expect(() => connect({ hosts: "127.0.0.1:1", guardian: true })).not.toThrow();
+});
+
 test.each(["alone", "in PM2"])(
   "a guardian that is killed when it has just begun is followed by another one at once, %s",
   async (place) => {

@@ -235,8 +235,13 @@ export class SessionLostError extends LeaseholdError {
 export class SessionClosedError extends LeaseholdError {
   readonly code = "SESSION_CLOSED";
 
-  constructor(readonly leaseId: bigint) {
-    super(leaseId === 0n ? "The cluster is closed" : `Session ${hex(leaseId)} is closed`);
+  /** @param why default: it was closed or orphaned. Otherwise it is live, and takes no new calls */
+  constructor(
+    readonly leaseId: bigint,
+    why?: string,
+  ) {
+    const how = why === undefined ? "is closed" : `takes no new calls: ${why}`;
+    super(leaseId === 0n ? "The cluster is closed" : `Session ${hex(leaseId)} ${how}`);
   }
 
   override get name() {

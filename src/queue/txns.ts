@@ -1,4 +1,4 @@
-import { EtcdRefusedError, SessionClosedError } from "../errors.js";
+import { EtcdRefusedError } from "../errors.js";
 import { LeaseNotFoundError, type Operation, type Range, type Txn } from "../etcd/port.js";
 import type { DelayLease } from "../session/delay-lease.js";
 import type { Lease } from "../session/lease.js";
@@ -85,7 +85,7 @@ async function goneOf(lease: Lease, delay: DelayLease): Promise<unknown> {
     return end;
   }
   if (!delay.isGone) delay.leaseNotFound();
-  return new SessionClosedError(lease.leaseId);
+  return delay.refusal();
 }
 
 /**

@@ -4,6 +4,7 @@
 // - It is renewed before the session's own lease, on the same stream: etcd executes the two in this order, so it never ends too early.
 // - Once the session is lost it is neither renewed nor revoked. It is revoked by a close that has found all holds released.
 // - If it is gone while the session lives, as after a revocation by hand, no new entry joins: nothing could be promised for it.
+import { SessionClosedError } from "../errors.js";
 import type { DelayListener } from "../etcd/keepalive.js";
 import { delayLeaseOf } from "../keys.js";
 import type { EtcdServices } from "./connection.js";
@@ -41,7 +42,7 @@ export class DelayLease implements DelayListener {
 
   constructor(
     private readonly services: EtcdServices,
-    ofLease: bigint,
+    private readonly ofLease: bigint,
     { delayMs, ttlSeconds }: Delay,
   ) {
     this.leaseId = delayLeaseOf(ofLease);
@@ -52,6 +53,11 @@ export class DelayLease implements DelayListener {
 
   /** Its deadline is later than that of the session, which alone counts. */
   renewed(): void {}
+
+  /** Of a call for a new entry, once the lease is gone: the session goes on. */
+  refusal(): SessionClosedError {
+    return new SessionClosedError(this.ofLease, "its lease for releaseDelayMs is gone");
+  }
 
   leaseNotFound(): void {
     this.isGone = true;

@@ -368,7 +368,8 @@ export class Lease implements KeptLease {
   /** @throws SessionLostError | SessionClosedError when nothing new may begin. */
   assertOpen(): void {
     if (this.over) throw this.#over.signal.reason as SessionEnd;
-    if (this.#closing.begun || this.delay?.isGone) throw new SessionClosedError(this.leaseId);
+    if (this.#closing.begun) throw new SessionClosedError(this.leaseId);
+    if (this.delay?.isGone) throw this.delay.refusal();
   }
 
   /** A hold ended; the last one ends a drain. */

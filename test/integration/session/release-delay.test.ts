@@ -392,8 +392,12 @@ describe.concurrent("the delay lease", () => {
     const lock = await new Mutex(cluster, "gone/held").lock();
     await revoke(delayOf(first));
     // On the session itself, nothing new can be promised; a cluster opens its next one.
-    await expect(new Mutex(first, "gone/own").lock()).rejects.toMatchObject({ code: "SESSION_CLOSED" });
-    await expect(lockAll(first, ["gone/x", "gone/y"])).rejects.toMatchObject({ code: "SESSION_CLOSED" });
+    const message = `Session ${first.leaseId.toString(16)} takes no new calls: its lease for releaseDelayMs is gone`;
+    const refused = { code: "SESSION_CLOSED", message };
+    await expect(new Mutex(first, "gone/own").lock()).rejects.toMatchObject(refused);
+    await expect(new Semaphore(first, "gone/permit", 1).acquire()).rejects.toMatchObject(refused);
+    await expect(once(first, "gone/once", 1, () => undefined)).rejects.toMatchObject(refused);
+    await expect(lockAll(first, ["gone/x", "gone/y"])).rejects.toMatchObject(refused);
     const next = await new Mutex(cluster, "gone/next").lock();
 
     expect([first.state, lock.held, next.held]).toEqual(["live", true, true]);

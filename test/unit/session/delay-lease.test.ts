@@ -74,7 +74,7 @@ describe("the lease of a session with a delay", () => {
     expect([lease.open, lease.state]).toEqual([true, "live"]);
     lease.delay?.leaseNotFound();
     expect([lease.open, lease.unfit, lease.state]).toEqual([false, true, "live"]);
-    expect(() => lease.assertOpen()).toThrow("is closed");
+    expect(() => lease.assertOpen()).toThrow("takes no new calls: its lease for releaseDelayMs is gone");
   });
 });
 

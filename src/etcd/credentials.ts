@@ -29,7 +29,7 @@ export class CurrentCredentials {
 
   get current(): CheckedCredentials {
     try {
-      this.#last = this.#read();
+      this.#last = tellOutside(this.#read);
       if (this.#problem !== undefined) this.#tell(undefined);
     } catch (thrown) {
       const error = thrown instanceof Error ? thrown : new Error(String(thrown));

@@ -1,3 +1,4 @@
+import { AsyncLocalStorage } from "node:async_hooks";
 import { afterEach, beforeEach, describe, expect, onTestFinished, test, vi } from "vitest";
 import { CurrentCredentials } from "../../../src/etcd/credentials.js";
 import { connect, type Credentials, type LogRecord } from "../../../src/index.js";
@@ -37,6 +38,19 @@ describe("a function as credentials", () => {
 
     expect(credentials.current).toEqual(fresh);
     expect(told).toEqual([]);
+  });
+
+  test("runs in the context of no call: the connection, which may serve all of them, belongs to none", () => {
+    const request = new AsyncLocalStorage<string>();
+    const seen: (string | undefined)[] = [];
+    const credentials = reading();
+    next = () => {
+      seen.push(request.getStore());
+      return old;
+    };
+    request.run("a request", () => credentials.current);
+
+    expect(seen).toEqual([undefined]);
   });
 
   test.each<[string, () => unknown, string]>([

@@ -122,8 +122,8 @@ export const TRANSPORT: readonly Mutant[] = [
       },
       {
         file: "util/own-context.js",
-        from: 'own.runInAsyncScope(() => new AsyncResource("leasehold.event", NOT_COLLECTED).runInAsyncScope(tell))',
-        to: "tell()",
+        from: "tellOutside = callsIn(own)",
+        to: "tellOutside = (tell) => tell()",
       },
     ],
     hunt: t1(["delete-key"], { seconds: 10 }),

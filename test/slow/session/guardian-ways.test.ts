@@ -1,5 +1,4 @@
 // `guardian: true`: all ways in which a process ends, and all that a guardian needs.
-import { once } from "node:events";
 import { readFileSync } from "node:fs";
 import path from "node:path";
 import { Worker } from "node:worker_threads";

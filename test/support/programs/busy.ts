@@ -63,7 +63,7 @@ export class Busy implements AsyncDisposable {
   /** What it says once `held` is false, after so long at most: until then its main thread does nothing but read that. */
   async watch(ms: number): Promise<BusyReport> {
     this.child.stdin?.write(`watch ${ms}\n`);
-    return next(this.lines);
+    return JSON.parse(await this.said.next()) as BusyReport;
   }
 
   /** What it says after so long without work. */

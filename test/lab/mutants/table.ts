@@ -95,6 +95,63 @@ const MUTEX: readonly Mutant[] = [
     hunt: t1(["purge"], { workers: 4, lanes: 2, names: 2 }),
   },
   {
+    name: "read-outranks-deletion",
+    wrong:
+      "lets a read that is under way decide, although a watch has reported meanwhile that the own key is gone",
+    patches: [
+      {
+        file: "queue/predecessor-wait.js",
+        from: "if (events.some(({ kv }) => this.#isOwnEnd(kv)))\n            return this.#end(() => this.outcome.keyGone());",
+        to: "if (events.some(({ kv }) => this.#isOwnEnd(kv)))\n            return this.reading === this.#read ? void (this.gone = true) : this.#end(() => this.outcome.keyGone());",
+      },
+      {
+        file: "queue/predecessor-wait.js",
+        from: "            this.#predecessorEnded(ended);\n    }",
+        to: "            return this.gone ? this.#end(() => this.outcome.keyGone()) : this.#predecessorEnded(ended);\n    }",
+      },
+      {
+        file: "queue/predecessor-wait.js",
+        from: "const read = ++this.#read;",
+        to: "const read = (this.reading = ++this.#read);",
+      },
+      {
+        file: "queue/predecessor-wait.js",
+        from: "this.#decide(answer);",
+        to: "this.reading = 0;\n            this.#decide(answer);\n            if (this.gone)\n                this.#end(() => this.outcome.keyGone());",
+      },
+    ],
+    // In the lab, nobody knows what a client was shown.
+  },
+  {
+    name: "held-a-turn-later",
+    wrong: "begins a hold a turn of the event loop after its grant",
+    patches: [
+      {
+        file: "hold/hold.js",
+        from: "queue.lease.holds.add(this);",
+        to: "queue.lease.holds.add(this);\n        this.early = true;\n        queue.lease.services.clock.afterPendingEvents(() => (this.early = false));",
+      },
+      {
+        file: "hold/hold.js",
+        from: 'return standing === "held" &&',
+        to: 'return standing === "held" && !this.early &&',
+      },
+    ],
+    hunt: t1(["link-reset"]),
+  },
+  {
+    name: "signal-late",
+    wrong: "aborts the signal of a lost hold two turns of the event loop after `held` is false",
+    patches: [
+      {
+        file: "hold/hold.js",
+        from: "tellOutside(() => controller.abort(this.#reason));",
+        to: "tellOutside(() => {\n                const { clock } = this.#queue.lease.services;\n                if (end instanceof LockLostError)\n                    clock.afterPendingEvents(() => clock.afterPendingEvents(() => controller.abort(end)));\n                else\n                    controller.abort(this.#reason);\n            });",
+      },
+    ],
+    hunt: t1(["pause-holder"], { camp: 0.7 }),
+  },
+  {
     name: "read-before-watch",
     wrong: "takes the answer to the join for the read that must come after the watches",
     patches: [

@@ -221,7 +221,11 @@ function weblock({ leasehold, cluster, shared, locks, random, time }: Choice): S
     ...{ names: [queue], owner: shared },
     lock: (options) => waiting(options) as Promise<Grip>,
     tryLock: () => opened<Grip | undefined>((work) => request({ ifAvailable: true }, work)),
-    during: (work) => request({}, (grip) => work(grip as Grip)),
+    async during(work) {
+      let working: Promise<void> | undefined;
+      // If the lock is lost, the request rejects while its callback goes on.
+      await request({}, (grip) => (working = work(grip as Grip))).finally(() => working);
+    },
   };
 }
 

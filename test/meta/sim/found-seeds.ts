@@ -28,7 +28,7 @@ export const FOUND: readonly { readonly setting: Omit<SimOptions, "build">; read
     },
   },
   {
-    what: "the checker excused no hold whose key was taken if one of the next holder's keys was taken as well",
+    what: "lockAll resolved with a name whose key was gone when the last name's turn came: for long, the checker excused it",
     setting: {
       ...{ seed: "1395", version: "3.5", of: "lockall", ttlSeconds: 2, processes: 1, lanes: 4, names: 4 },
       ...{ camp: 1, calls: 200, seconds: 120, gapMs: [20, 200] },
@@ -211,6 +211,47 @@ export const FOUND: readonly { readonly setting: Omit<SimOptions, "build">; read
         ...["link-lose-requests", "link-lose-answers", "link-slow", "tokens", "suspend-holder"],
         ...["reorder", "late-answers"],
       ],
+    },
+  },
+  {
+    what: "lockAll resolved with a name that was lost: one transaction deleted its key, and the key before the last name's",
+    setting: {
+      ...{ seed: "1378", version: "3.7", of: "lockall", ttlSeconds: 5, processes: 3, lanes: 1, names: 3 },
+      ...{ ...SHORT, gapMs: [20, 200], auth: false, members: 1 },
+      faults: [
+        ...["kill-holder", "compact", "link-blackhole", "link-lose-answers", "link-lossy", "tokens"],
+        ...["suspend-holder", "delete-keys"],
+      ],
+    },
+  },
+  {
+    what: "a signal aborted 1,170 ms after `held` was false, while a renewal was to show why the key was gone",
+    setting: {
+      ...{ seed: "49", version: "3.7", of: "lockall", ttlSeconds: 3, processes: 1, lanes: 3, names: 2 },
+      ...{ ...SHORT, gapMs: [20, 200], auth: false, members: 1 },
+      faults: [
+        ...["pause-worker", "pause-holder", "kill-holder", "kill-waiter", "delete-key", "compact"],
+        ...["link-cut", "link-lose-requests", "link-slow", "tokens"],
+      ],
+    },
+  },
+  {
+    what: "a reentrant withLock entered a hold that was not held",
+    setting: {
+      ...{ seed: "93", version: "3.5", of: "reentrant", ttlSeconds: 3, processes: 2, lanes: 2, names: 2 },
+      ...{ camp: 1, calls: 200, seconds: 120, gapMs: [1000, 8000], auth: true, members: 1 },
+      faults: [
+        ...["pause-waiter", "clock-forth", "purge", "revoke-lease", "link-cut", "link-lose-answers"],
+        ...["link-slow", "tokens"],
+      ],
+    },
+  },
+  {
+    what: "a lock was granted in the last 10 ms of its lease: `held` was false, since the clock that counts suspend has steps",
+    setting: {
+      ...{ seed: "164", version: "3.7", of: "mutex", ttlSeconds: 3, processes: 4, lanes: 2, names: 1 },
+      ...{ ...SHORT, gapMs: [5, 50], auth: false, members: 1 },
+      faults: ["delete-key", "delete-keys", "link-slow"],
     },
   },
 ];

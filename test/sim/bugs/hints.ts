@@ -37,6 +37,13 @@ export const MUTANT_HUNTS: Readonly<Record<string, Ground>> = {
   }),
   "watch-trusted-on-created": at({ of: "mutex", faults: ["link-cut"], gapMs: [20, 200] }),
   "own-end-ignored": at({ of: "mutex", ...OFTEN, faults: ["purge"], lanes: 4, names: 1 }),
+  // A deletion between the answer of etcd and its receipt, which a watch overtakes: many short runs, in which keys come and go.
+  "read-outranks-deletion": at({
+    ...{ of: "mutex", faults: ["delete-key", "delete-keys", "purge"], gapMs: [1, 10], quiet: 0 },
+    ...{ processes: 4, lanes: 1, names: 2, camp: 0, requests: 170, seconds: 30 },
+  }),
+  "held-a-turn-later": at({ of: "mutex" }),
+  "signal-late": at({ of: "mutex", faults: ["pause-holder"], ttlSeconds: 2, camp: 0.5, ...OFTEN }),
   "read-before-watch": at({ of: "mutex", ...LATE }),
   "stale-answer-accepted": { workload: "stale-member" },
   "cleanup-not-retried": at({ of: "mutex", ...OFTEN, faults: ["link-lose-requests", "link-lossy"] }),

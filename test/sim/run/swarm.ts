@@ -28,11 +28,15 @@ export function swarmOf(seed: string): Omit<SimOptions, "build"> {
   const more = new Random(seed).fork("members");
   const members = more.pick([1, 3]);
   const access = new Random(seed).fork("access");
-  const suspends = new Random(seed).fork("suspend").chance(0.25) ? SUSPEND_FAULTS : [];
   const isOnce = new Random(seed).fork("once").chance(1 / 6);
   const later = new Random(seed).fork("later");
   const isLater = later.chance(1 / 4);
-  const withLater = (of: Of): Of => (isLater ? later.pick(LATER) : isOnce ? "once" : of);
+  const latest = isLater ? later.pick(LATER) : undefined;
+  const isWebLock = latest === "weblock";
+  const withLater = (of: Of): Of => latest ?? (isOnce ? "once" : of);
+  // A Web Lock has no `held`: after a suspend, its signal alone does not tell that it is in doubt.
+  const sleeps = new Random(seed).fork("suspend").chance(0.25) && !isWebLock;
+  const suspends = sleeps ? SUSPEND_FAULTS : [];
   const several = new Random(seed).fork("several").chance(0.25) ? SEVERAL_FAULTS : [];
   const from = (least: number, most: number): number => least + random.int(most - least + 1);
   const gapMs = random.pick([

@@ -21,7 +21,10 @@ async function filesOf(common: string) {
   return { files, exchange };
 }
 
-test("a worker thread renews with the certificates that its process has got while it could not reach etcd", async () => {
+const TITLE =
+  "a worker thread renews with the certificates that its process has got while it could not reach etcd";
+
+test(TITLE, { timeout: 90_000 }, async () => {
   const [server, client] = [await filesOf("etcd"), await filesOf("client")];
   await using etcd = await startEtcd({ clientTls: { ...server.files, clientCertAuth: true } });
   await using program = await Busy.start(

@@ -2,7 +2,7 @@ import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { fileURLToPath } from "node:url";
 import { guardiansOf } from "./guardians.js";
-import { pidsWith } from "./process-state.js";
+import { isRunning, pidsWith } from "./process-state.js";
 import { Said } from "./said.js";
 
 export const GUARDED_PROGRAM = fileURLToPath(new URL("guarded-program.js", import.meta.url));
@@ -97,6 +97,17 @@ export class Guarded implements AsyncDisposable {
 
   async [Symbol.asyncDispose](): Promise<void> {
     this.child.kill("SIGCONT");
+    const guardians = [...this.guardians, ...this.apart];
     await this.kill();
+    // Its etcd may be gone.
+    for (const pid of guardians.filter(isRunning)) endNow(pid);
+  }
+}
+
+function endNow(pid: number): void {
+  try {
+    process.kill(pid, "SIGKILL");
+  } catch {
+    // It has ended by itself.
   }
 }

@@ -77,15 +77,10 @@ async function suite() {
   const code = await vitest([...flags, ...args], env);
   if (missing) explainNotRun(missing, folders);
   if (code === 0 && next) console.log(`Next: ${next}`);
-  const { failed } = failures.read();
+  const failed = failures.read();
   if (code !== 1 || !process.env["CI"] || !repeatable(failed)) return code;
   console.log(`\nAgain, alone: ${failed.map(({ file }) => file).join(", ")}`);
-  const files = failed.map(({ file }) => file);
-  const repetition = newFailures();
-  const again = await vitest([...files, ...titlesOf(failed), "--maxWorkers=1", "--no-file-parallelism"], {
-    LEASEHOLD_FAILED: repetition.path,
-  });
-  if (repetition.read().passed < failed.flatMap(({ tests }) => tests).length) return code;
+  const again = await vitest([...failed.map(({ file }) => file), "--maxWorkers=1", "--no-file-parallelism"]);
   if (again === 0)
     for (const { file, tests } of failed) console.log(`unsteady: ${file}: ${tests.join("; ")}`);
   return again;
@@ -114,20 +109,6 @@ function choosesTests(word, /** @type {number} */ index, /** @type {readonly str
   const before = words[index - 1] ?? "";
   // The value of an option, as in `--maxWorkers 1`.
   return !word.startsWith("-") && !(before.startsWith("--") && !before.includes("="));
-}
-
-/**
- * Only what failed runs again, unless a file failed outside of its tests.
- * @param {import("./unsteady.js").Failed} failed
- */
-function titlesOf(failed) {
-  if (failed.some(({ tests }) => tests.length === 0)) return [];
-  const literal = (/** @type {string} */ text) => text.replace(/[^\w ]/g, "\\$&");
-  // a reporter puts " > " between the titles of a suite and its test, and the option -t a space
-  const titles = failed
-    .flatMap(({ tests }) => tests)
-    .map((title) => title.split(" > ").map(literal).join(" (> )?"));
-  return ["-t", `^(${titles.join("|")})$`];
 }
 
 process.exitCode = await suite();

@@ -259,7 +259,7 @@ export class LockLostError extends LeaseholdError {
     readonly key: string,
     /**
      * "deleted": the key is gone. Whether it went with its lease, etcd says a round trip later, for which the signal doesn't wait. If
-     * so, this becomes "revoked" then, and `cause` the SessionLostError.
+     * so, this becomes "revoked" or "expired" then, and `cause` the SessionLostError.
      */
     readonly loss: Loss,
     cause?: Error,
@@ -272,8 +272,11 @@ export class LockLostError extends LeaseholdError {
 
   /** @internal The same loss, as it is known since. */
   explainedBy({ loss, message, cause }: LockLostError): void {
+    if (Object.isFrozen(this)) return;
+    const stack = this.stack?.replace(this.message, () => message);
     Object.assign(this, { loss, message });
-    Object.defineProperty(this, "cause", { value: cause, configurable: true, writable: true });
+    const hidden = { configurable: true, writable: true };
+    Object.defineProperties(this, { cause: { value: cause, ...hidden }, stack: { value: stack, ...hidden } });
   }
 
   override get name() {

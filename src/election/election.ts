@@ -124,13 +124,16 @@ export function publishElection(candidate: Candidate, event: Event): void {
 }
 
 /** Publishes the beginning of a leadership term, and its end. */
-function publishTerm(candidate: Candidate, { fence, signal }: Leadership): void {
+function publishTerm(candidate: Candidate, leadership: LeadershipHandle): void {
+  const { fence, signal } = leadership;
   publishElection(candidate, { state: "elected", fence });
   const ended = (): void => {
     const error = signal.reason as Error & { readonly code: string };
     if (error.code === "LOCK_RELEASED") publishElection(candidate, { state: "resigned", fence });
-    else publishElection(candidate, { state: "lost", fence, error });
+    else if (leadership.explained) void leadership.explained.then(() => lost(error));
+    else lost(error);
   };
+  const lost = (error: Error): void => publishElection(candidate, { state: "lost", fence, error });
   if (signal.aborted) ended();
   else signal.addEventListener("abort", ended, { once: true });
 }
@@ -245,6 +248,7 @@ export class LeadershipHandle extends ExclusiveHoldHandle implements Leadership 
       const own = ranges[0]?.kvs[0];
       if (!succeeded && own?.createRevision !== this.revision) {
         this.keyDeleted();
+        await this.explained;
         throw this.signal.reason as Error;
       }
       // Not succeeded: another client wrote the key, or an unanswered attempt of ours was executed.

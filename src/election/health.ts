@@ -114,7 +114,7 @@ export class HealthWatch {
     this.#limitMs = this.#ranMs + this.options.withinMs;
   }
 
-  /** Ends the term if the limit has passed, even if no timer has run since. */
+  /** Ends the term if the limit has passed, even if no timer has run since: with `healthy`, once the answers that have arrived are read. */
   look(): void {
     if (this.#over) return;
     const now = this.clock.monotonic();

@@ -254,7 +254,6 @@ export class HoldHandle extends HoldBase implements Hold, Dependent {
     this.#queue.lost(this.#entry);
     this.#explained = inOwnContext(() => this.#explain(loss, this.heldMs));
     this.#abort();
-    this.#queue.lease.holdEnded(this);
   }
 
   /** If the key was deleted: resolves when it is known why, or after `patienceMs`. Never rejects. */
@@ -264,11 +263,21 @@ export class HoldHandle extends HoldBase implements Hold, Dependent {
 
   async #explain(loss: LockLostError, heldMs: number): Promise<void> {
     const { lease } = this.#queue;
-    const lives = await this.#renewLease();
+    await this.#deletedAlone();
+    lease.refresh();
     const end = lease.signal.reason as SessionEnd | undefined;
     if (end?.code !== "SESSION_CLOSED") loss.explainedBy(end ? this.#lossWith(end) : this.#keyLoss());
-    if (lives) this.#queue.deletedAlone(this.#entry);
     this.ended(loss.loss, loss, heldMs);
+    lease.holdEnded(this);
+  }
+
+  /**
+   * The key is gone. Its delay key goes, too, if the lease lives: a client has deleted the key alone. Otherwise the work of this hold may
+   * still run for as long as the delay, and a close of the session must not count as one that finds everything released.
+   */
+  async #deletedAlone(): Promise<void> {
+    if (await this.#renewLease()) this.#queue.deletedAlone(this.#entry);
+    else this.#queue.lease.lostInDoubt = true;
   }
 
   sessionEnded(reason: SessionEnd): void {
@@ -360,7 +369,7 @@ export class HoldHandle extends HoldBase implements Hold, Dependent {
       // Either the session is over, and the key is gone with it, or the deletion is not confirmed yet and continues.
       deleted = this.#leaveBy === undefined;
     }
-    if (!deleted) await this.#renewLease();
+    if (!deleted) await this.#deletedAlone();
     lease.holdEnded(this);
     if (deleted) return;
     const reason = lease.signal.reason as SessionEnd | undefined;

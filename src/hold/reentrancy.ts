@@ -48,8 +48,9 @@ export class HeldScope<H extends HoldHandle = HoldHandle> {
     this.lock.refresh();
     // A release is not a loss: the outer callback may have ended before this one and only waited for it.
     const reason: unknown = this.lock.signal.reason;
-    if (reason instanceof LockLostError) throw reason;
-    return result;
+    if (!(reason instanceof LockLostError)) return result;
+    await this.lock.explained;
+    throw reason;
   }
 
   async #run<T>(work: (lock: H) => T): Promise<Awaited<T>> {

@@ -144,13 +144,17 @@ class MultiLockHandle extends HoldBase implements MultiLock {
     if (this.#over) return;
     this.#over = true;
     this.limits?.stop();
-    for (const hold of this.#holds) void hold.release();
+    const release = (): void => this.#holds.forEach((hold) => void hold.release());
+    // The keys of the others may have gone with the same lease: then their delay keys stay.
+    const explained = lost?.explained;
+    if (explained) void explained.then(release);
+    else release();
     // After that: a listener may lock again at once.
     tellOutside(() => this.#controller.abort(reason));
-    if (!(reason instanceof LockLostError) || !lost) return;
+    if (!(reason instanceof LockLostError)) return;
     const { heldMs } = this;
     const report = (): void => this.ended(reason.loss, reason, heldMs);
-    if (lost.explained) void lost.explained.then(report);
+    if (explained) void explained.then(report);
     else report();
   }
 

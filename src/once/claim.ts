@@ -166,7 +166,7 @@ export class SlotWaiter implements TurnWaiter<Outcome> {
         // The process may have been suspended before it read the answer: another call may have run the slot meanwhile.
         if (this.lease.over) throw this.lease.signal.reason;
         if (answer.succeeded) return { claim: { hold, mark, lowest: lowestOf(answer) } };
-        const verdict = this.#judge(hold, entry, answer);
+        const verdict = await this.#judge(hold, entry, answer);
         if (verdict.state === "running") return { claim: { hold, mark, lowest: undefined } };
         if (verdict.state !== "free" && !this.#mayRun(verdict)) return this.#refuse(hold, verdict);
         seen = verdict.seen;
@@ -178,12 +178,17 @@ export class SlotWaiter implements TurnWaiter<Outcome> {
   }
 
   /** "running": an unanswered attempt of ours has put the mark. */
-  #judge(hold: ExclusiveHoldHandle, entry: JoinedEntry, { ranges: [own, ...ranges] }: TxnAnswer): Verdict {
+  async #judge(
+    hold: ExclusiveHoldHandle,
+    entry: JoinedEntry,
+    { ranges: [own, ...ranges] }: TxnAnswer,
+  ): Promise<Verdict> {
     if (own?.kvs[0] && entry.is(own.kvs[0])) {
       const all = verdictOf(this.plan, ranges, undefined);
       return all.state === "running" ? all : verdictOf(this.plan, ranges, this.plan.id);
     }
     hold.keyDeleted();
+    await hold.explained;
     throw hold.signal.reason;
   }
 

@@ -259,13 +259,13 @@ export class Queue {
     return leaving;
   }
 
-  /** The key of a held entry is gone. Whether its delay key must go, too, only etcd can say: see `deletedAlone`. */
+  /** The key of a held entry is gone. Whether its delay key goes, too, its hold finds out: see `deletedAlone`. */
   lost(entry: JoinedEntry): void {
     if (entry.delayKey !== undefined) this.own.doubt(entry);
     this.#removed(entry);
   }
 
-  /** A client has deleted the key of an entry. If its whole lease had gone, the delay key would have to stay. */
+  /** A client has deleted the key of an entry that has not held, or whose lease lives. */
   deletedAlone(entry: QueueEntry): void {
     deleteDelayKey(this.lease, entry);
   }
@@ -453,7 +453,9 @@ export class Queue {
     try {
       const txn = leaveTxn(entry, ranges);
       const answer = await (by ? by(txn, policy) : services.client.txn(txn, policy));
-      if (!answer.succeeded) this.deletedAlone(entry);
+      // The delay key of an entry that has held stays, unless its hold finds that the lease lives.
+      if (!answer.succeeded && entry.held && entry.delayKey !== undefined) this.own.doubt(entry);
+      else if (!answer.succeeded) this.deletedAlone(entry);
       const found = answer.ranges.slice(-ranges.length).filter((range) => range !== undefined);
       this.#removed(entry, (next) => next.mode === follower?.mode && next.mode.isFirst(next, found));
       return answer.succeeded || (doubted && !by);

@@ -152,9 +152,11 @@ class GuardianProcess {
     const { createInterface } = process.getBuiltinModule("node:readline");
     const { stdin, stdout, stderr, stdio } = child;
     this.#pid = child.pid;
-    this.#orders = stdin ?? (stdio[3] as Writable);
     child.on("error", ({ message }) => this.#ended(message));
-    this.#orders.on("error", () => {});
+    // Without a free descriptor, Node.js makes no pipes, and tells why by that event.
+    const pipes = stdio as typeof stdio | undefined;
+    this.#orders = (stdin as typeof stdin | undefined) ?? (pipes?.[3] as Writable | undefined);
+    this.#orders?.on("error", () => {});
     stderr?.on("error", () => {}).on("data", (text) => this.#says(String(text)));
     // The child may have started another process, which is the guardian. The one that ends last has ended its output.
     stdout?.on("error", () => {}).on("close", () => this.#forgetsAll());
@@ -162,7 +164,7 @@ class GuardianProcess {
     if (stdout) createInterface({ input: stdout }).on("line", (line) => this.#heard(line));
     // It does not keep this process alive.
     child.unref();
-    for (const end of [this.#orders, stdout, stderr]) (end as Socket | null)?.unref();
+    for (const end of [this.#orders, stdout, stderr]) (end as Socket | null | undefined)?.unref();
   }
 
   #says(text: string): void {
@@ -267,7 +269,8 @@ function ended(why: string, clock: Clock): void {
   const pauseMs = ends === 0 ? 0 : Math.min(PAUSE_MS * 2 ** (ends - 1), MAX_PAUSE_MS);
   soon = { ends, nextAt: at + pauseMs };
   clock.after(pauseMs + 1, () => guarded.forEach((each) => each.refresh())).unref?.();
-  if (failure === undefined) tell(new Error(why));
+  // Without a lease to guard, it was ended by `forget`, and nobody needs another one.
+  if (failure === undefined && guarded.size > 0) tell(new Error(why));
 }
 
 /** What has become of the guardian: why there is none, or that one runs. */

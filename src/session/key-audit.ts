@@ -195,13 +195,13 @@ export class PlaceAudit implements AuditListener {
     this.audit.within(Math.max(PLACES_MS, (holds.size + waits.size) * PLACES_MS_PER_KEY));
   }
 
-  /** The list may show a state before the join, so a read decides. If etcd refuses to list, the slow reads of the waits remain. */
+  /** The list may show a state before the join, so a read decides. If etcd refuses to list, only the slow reads of the waits remain. */
   audited(keys: readonly Buffer[] | undefined): void {
     const places = [...this.lease.waits].flatMap((wait) =>
       (wait.unwatched ?? []).map((entry) => ({ wait, entry })),
     );
-    if (places.length > 0) this.begin();
     if (keys === undefined) return;
+    if (places.length > 0) this.begin();
     const listed = new Set(keys.map((key) => key.toString()));
     const missing = places.filter(({ entry }) => !listed.has(entry.key));
     for (let n = 0; n < missing.length; n += PLACES_AT_ONCE)

@@ -169,7 +169,7 @@ class Closing {
     if (lease.signal.aborted) return;
     const leaseEndsMs = lease.remainingMs() + lease.ttlMs * 0.1;
     // Work that was not released may still write.
-    const isIdle = lease.holds.size === 0;
+    const isIdle = lease.holds.size === 0 && !lease.lostInDoubt;
     lease.abandon();
     const { services, leaseId } = lease;
     // Makes a close of the cluster wait for the revocation; otherwise it would close the connection under it.
@@ -214,6 +214,8 @@ export class Lease implements KeptLease {
   readonly inFlight = new TaskTracker();
   /** The entries that it had when it was adopted. */
   adopted: AdoptedEntries | undefined;
+  /** The key of a hold is gone, and etcd has not said whether the lease was, too. */
+  lostInDoubt = false;
   #unfit = false;
   /** Set by the first lock. */
   locks: LockTable | undefined;

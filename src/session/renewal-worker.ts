@@ -85,8 +85,8 @@ const MAX_BEAT_MS = 1000;
 const BEATS = 4;
 /** This thread renews a lease after this part of its TTL if no thread has taken it over: `Keepalive` is up to a thirtieth early. */
 const DUE_PART = 0.3;
-/** The same if one has: it has then had the time for an attempt at a second member. */
-const OVERDUE_PART = 0.5;
+/** The same if one has: it has then had the time for an attempt at a second member. At half of the TTL, the lease is in jeopardy. */
+const OVERDUE_PART = 0.45;
 
 /** A thread that has renewed nothing for so long, and for a TTL, does not answer. On a busy machine, its start may take seconds. */
 const SILENT_MS = 10_000;

@@ -6,7 +6,7 @@ export type Does =
   /** A caller. */
   | ("ask" | "answered" | "release" | "write arrives")
   /** The client of a caller that waits or holds. */
-  | ("watch held key" | "watch created" | "deletion heard" | "read answered")
+  | ("watch held key" | "watch created" | "deletion heard" | "read answered" | "places read")
   /** etcd. */
   | ("arrives" | "batch arrives" | "late arrives" | "late vanishes" | "read arrives" | "catch up")
   /** A session. */

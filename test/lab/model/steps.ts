@@ -14,7 +14,7 @@ import { leave, leaveAnswered } from "./leaving.js";
 import { seenBy } from "./reading.js";
 import { sessionSteps } from "./sessions.js";
 import { accident, may, will, type Step } from "./step.js";
-import { beforeDeleted, ownDeleted, predecessorDeleted, turnRead, watching } from "./waiting.js";
+import { beforeDeleted, ownDeleted, placeGone, predecessorDeleted, turnRead, watching } from "./waiting.js";
 import {
   keeps,
   placeOf,
@@ -55,13 +55,20 @@ function callerSteps(world: World, caller: Caller): Step[] {
       return answer ? [will(caller, "answered", (w, c) => leaveAnswered(w, c, state, answer))] : [];
     }
     case "waiting":
-      return waiterSteps(world, caller, state);
+      return [...waiterSteps(world, caller, state), ...audited(world, caller)];
     case "holding":
       return holderSteps(world, caller, state);
     case "local":
+      return audited(world, caller);
     case "done":
       return [];
   }
+}
+
+/** The session may list its keys, and read those of its places that are missing, at any time. Nothing depends on that. */
+function audited(world: World, caller: Caller): Step[] {
+  const isGone = keyOfPlace(world, placeOf(caller))?.deleted !== 0;
+  return isGone ? [may(caller, "places read", placeGone)] : [];
 }
 
 function waiterSteps(world: World, caller: Caller, turn: Turn): Step[] {

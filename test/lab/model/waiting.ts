@@ -230,8 +230,8 @@ export function ownDeleted(world: World, caller: Caller, deletedAt: number): voi
   placeGone(world, caller);
 }
 
-/** The key of a waiting place was deleted by hand: the caller joins again. */
-function placeGone(world: World, caller: Caller): void {
+/** The key of a waiting place was deleted by hand, as an event, or a read of the session's places, shows: the caller joins again. */
+export function placeGone(world: World, caller: Caller): void {
   const place = placeOf(caller);
   tell(world, `${caller.label} finds its place gone, and will join anew`);
   if (keyOfPlace(world, place)?.deleted === 0) {

@@ -86,11 +86,22 @@ export const OTHERS: readonly Mutant[] = [
     patches: [
       {
         file: "locks/lock-all.js",
-        from: "if (this.#holds.size < this.entries.length)\n            return;",
-        to: "        for (const other of this.entries) {\n            if (this.#holds.has(other))\n                continue;\n            this.#turns.get(other)?.stop();\n            this.#holds.set(other, new HoldHandle(LockTable.of(this.lease).queue(other.name), other));\n        }\n        if (this.#over)\n            return;\n",
+        from: "if (this.#waiting.size > 0)",
+        to: "if (this.#waiting.size < 0)",
       },
     ],
     hunt: several(["link-reset"]),
+  },
+  {
+    name: "granted-without-last-read",
+    wrong: "holds several names when the last turn has come, without a read of all keys after that",
+    patches: [
+      {
+        file: "locks/lock-all.js",
+        from: "void this.#confirm().catch((error) => this.#fail(error));",
+        to: "this.#grant();",
+      },
+    ],
   },
   {
     name: "joined-one-by-one",
@@ -110,8 +121,8 @@ export const OTHERS: readonly Mutant[] = [
     patches: [
       {
         file: "locks/lock-all.js",
-        from: "        for (const hold of this.#holds)\n            void hold.release();\n",
-        to: "",
+        from: "const release = () => this.#holds.forEach((hold) => void hold.release());",
+        to: "const release = () => { };",
       },
     ],
     // Few callers wait, so that the deleted key is mostly a holder's.

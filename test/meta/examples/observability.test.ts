@@ -56,8 +56,9 @@ test(
     expect(JSON.parse(stdout)).toEqual([
       ["released"],
       [
-        ...["CHANNELS", "acquireChannel", "callChannel", "electionChannel", "holdEndChannel"],
-        ...["holdLongChannel", "memberChannel", "rejoinChannel", "renewedChannel", "sessionChannel"],
+        ...["CHANNELS", "acquireChannel", "callChannel", "electionChannel", "guardianChannel"],
+        ...["holdEndChannel", "holdLongChannel", "memberChannel", "rejoinChannel", "renewedChannel"],
+        ...["sessionChannel"],
       ],
     ]);
   },

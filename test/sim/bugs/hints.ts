@@ -42,6 +42,10 @@ export const MUTANT_HUNTS: Readonly<Record<string, Ground>> = {
     ...{ of: "mutex", faults: ["delete-key", "delete-keys", "purge"], gapMs: [1, 10], quiet: 0 },
     ...{ processes: 4, lanes: 1, names: 2, camp: 0, requests: 170, seconds: 30 },
   }),
+  "granted-without-last-read": at({
+    ...{ of: "lockall", faults: ["delete-key", "delete-keys"], gapMs: [1, 10], quiet: 0 },
+    ...{ processes: 4, lanes: 1, names: 4, camp: 0, requests: 170, seconds: 30 },
+  }),
   "held-a-turn-later": at({ of: "mutex" }),
   "signal-late": at({ of: "mutex", faults: ["pause-holder"], ttlSeconds: 2, camp: 0.5, ...OFTEN }),
   "read-before-watch": at({ of: "mutex", ...LATE }),

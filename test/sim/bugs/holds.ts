@@ -19,19 +19,6 @@ export const HOLDS: readonly Bug[] = [
     ground: { hints: { of: "mutex", faults: ["delete-key"], gapMs: [20, 200], ttlSeconds: 10 } },
   },
   {
-    name: "revocation-reported-as-deletion",
-    mended: { commit: "3a65c67", title: "Tell a revoked lease from a deleted key" },
-    lost: "A hold whose lease was revoked ended as `deleted`, and its session went on for up to a third of its TTL.",
-    patches: [
-      {
-        file: "hold/hold.js",
-        from: "        this.#gone = true;\n        await this.#renewLease();\n",
-        to: "        this.#gone = true;\n",
-      },
-    ],
-    ground: { hints: { of: "mutex", faults: ["revoke-lease"], camp: 0.5, gapMs: [200, 2000] } },
-  },
-  {
     name: "granted-after-deadline",
     mended: { commit: "a5b03c7", title: "Hand out no lock whose deadline has passed" },
     lost: "Work was started under a lock that was over, after a pause of the process.",
@@ -80,8 +67,8 @@ export const HOLDS: readonly Bug[] = [
     patches: [
       {
         file: "locks/lock-all.js",
-        from: "if (lease.over || this.#gaveUp)\n                    for (const hold of holds ?? [])\n                        void hold.release();\n                else if (holds)",
-        to: "if (holds)",
+        from: "if (entries && (lease.over || this.#gaveUp))\n                    this.#leave(entries);\n                else if (entries)",
+        to: "if (entries)",
       },
       {
         file: "locks/lock-all.js",

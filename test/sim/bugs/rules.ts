@@ -36,20 +36,6 @@ const lossReportedAtRelease: Rule = (facts) => {
   });
 };
 
-/** A loss has its reason: a hold whose lease was revoked was not lost by a deletion of its key. */
-const lossHasItsReason: Rule = (facts) => {
-  const took = tookBy(facts, "revoke-lease");
-  return facts.holds.flatMap((hold) => {
-    const [end] = hold.ends;
-    const deleted = facts.placeOf.get(hold)?.deleted;
-    if (end?.reason !== "deleted" || deleted === undefined || !took.has(deleted)) return [];
-    // A release ends the hold at once, before the renewal that would show the reason is answered.
-    if (hold.releasing !== undefined && hold.releasing <= end.t) return [];
-    if (facts.troubles.disturbed(hold.p, { from: end.t, to: end.t })) return [];
-    return [`${nameOf(hold)} ended as deleted, though its lease was revoked`];
-  });
-};
-
 /** A call made with a cluster is rejected with the end of a session only if it had joined a queue. */
 const rejectedAfterJoinOnly: Rule = ({ calls, places }) =>
   calls.flatMap((call) => {
@@ -75,7 +61,6 @@ const RULES = {
   "granted under its key": grantedUnderItsKey,
   "held when granted": heldWhenGranted,
   "loss reported at release": lossReportedAtRelease,
-  "loss has its reason": lossHasItsReason,
   "rejected after join": rejectedAfterJoinOnly,
 } satisfies Record<string, Rule>;
 

@@ -62,7 +62,9 @@ describe.concurrent("a lost lock", { timeout: 40_000 }, () => {
       await own.etcdctl(by(lock.key, leaseId));
       const [ended, deletion] = await Promise.all([holder.ended("lock"), gone()]);
 
-      expect(ended.reason).toMatchObject({ code: "LOCK_LOST", loss });
+      // In the moment of the abort, it may be known only that the key is gone.
+      expect(ended.reason.code).toBe("LOCK_LOST");
+      expect(["deleted", loss]).toContain(ended.reason.loss);
       expect(ended.at).toBeLessThan(deletion.at + ttls(1 / 5));
       server[Symbol.dispose]();
     },

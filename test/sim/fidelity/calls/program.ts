@@ -285,7 +285,8 @@ class Run {
     this.#lines.push(`${id} granted${isOld ? ", with an old fence" : ""}`);
     hold.signal.addEventListener("abort", () => {
       call.ended();
-      this.#lines.push(`${id} ended: ${reasonOf(hold.signal.reason)}`);
+      // Which loss it is may follow a round trip later.
+      this.#lines.push(`${id} ended: ${(hold.signal.reason as { code: string }).code}`);
     });
     return call.granted(hold);
   }

@@ -1,6 +1,8 @@
 import { positionAt } from "../../../lab/model/etcd.js";
 import { type Caller, neededWatches, type Read, watches, type World } from "../../../lab/model/world.js";
-import { take, withState } from "./world-of.js";
+import { will } from "../../../lab/model/step.js";
+import { placeGone } from "../../../lab/model/waiting.js";
+import { after, take, withState } from "./world-of.js";
 
 /** What the answer to a read of the queue shows. */
 export interface Shown {
@@ -84,9 +86,18 @@ function unsent(world: World, id: number): World {
 /** A holder may read its key at any time. Others read keys of the session, too: the sweep does. */
 export function keyReadAnswered(world: World, key: string, shown: KeyShown): World[] {
   const caller = holderOf(world, key);
-  if (!caller) return [world];
+  if (!caller) return placeAudited(world, key, shown);
   const answered = ownKeyShown(world, caller, shown);
   return caller.place!.revision === shown.created ? answered : [world, ...answered];
+}
+
+/** A session reads the keys of its waiting places that a list did not show. It reads others, too, for whose places it has no interest. */
+function placeAudited(world: World, key: string, { created }: KeyShown): World[] {
+  const waits = ({ place, state }: Caller): boolean =>
+    place?.key === key && place.revision !== created && (state.at === "waiting" || state.at === "local");
+  const caller = world.callers.find(waits);
+  if (!caller) return [world];
+  return [world, ...after(world, will(caller, "places read", placeGone))];
 }
 
 /** An answer that shows the own key is gone, to which the client listens in any case. */

@@ -146,7 +146,7 @@ const MUTEX: readonly Mutant[] = [
       {
         file: "hold/hold.js",
         from: "tellOutside(() => controller.abort(this.#reason));",
-        to: "tellOutside(() => {\n                const { clock } = this.#queue.lease.services;\n                if (end instanceof LockLostError)\n                    clock.afterPendingEvents(() => clock.afterPendingEvents(() => controller.abort(end)));\n                else\n                    controller.abort(this.#reason);\n            });",
+        to: "tellOutside(() => {\n                const { clock } = this.#queue.lease.services;\n                const end = this.#reason;\n                if (end instanceof LockLostError)\n                    clock.afterPendingEvents(() => clock.afterPendingEvents(() => controller.abort(end)));\n                else\n                    controller.abort(this.#reason);\n            });",
       },
     ],
     hunt: t1(["pause-holder"], { camp: 0.7 }),

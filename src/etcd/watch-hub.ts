@@ -10,7 +10,7 @@ import { EtcdRefusedError } from "../errors.js";
 import type { Clock, Timer } from "../util/clock.js";
 import type { Timers } from "../util/timers.js";
 import type { EtcdClient } from "./client.js";
-import { type Member, type Range, UnansweredError } from "./port.js";
+import { type Member, type Range, UnansweredError, type WatchEvent } from "./port.js";
 import { type RangesAnswer, readRanges } from "./ranges.js";
 import { Backoff } from "./retry.js";
 import {
@@ -38,7 +38,11 @@ interface IdleWatch {
   readonly watch: Watch;
   readonly timer: Timer;
   events: number;
+  /** What it has reported since, by key. */
+  deleted: ReadonlyMap<string, bigint>;
 }
+
+const NOTHING: ReadonlyMap<string, bigint> = new Map();
 
 /** A key of its own for each range. */
 function rangeText({ key, end = "" }: Pick<WatchTarget, "key" | "end">): string {
@@ -60,7 +64,7 @@ class IdleWatches {
     const key = rangeText(watch);
     this.#remove(key);
     const timer = this.timers.add(KEPT_MS, () => this.#remove(key), KEPT_GRAIN_MS);
-    const idle = { watch, timer, events: 0 };
+    const idle: IdleWatch = { watch, timer, events: 0, deleted: NOTHING };
     watch.listener = this.#listener(idle, key);
     this.#byKey.set(key, idle);
     const [oldest] = this.#byKey.keys();
@@ -77,8 +81,13 @@ class IdleWatches {
     return watch;
   }
 
-  lastEvent(key: string): bigint {
-    return this.#byKey.get(rangeText({ key }))?.watch.lastEvent ?? 0n;
+  deletionOf(key: string): bigint {
+    let last = 0n;
+    for (const { deleted } of this.#byKey.values()) {
+      const at = (deleted.size > 0 && deleted.get(keyText(key))) || 0n;
+      if (at > last) last = at;
+    }
+    return last;
   }
 
   /** Cancels all idle watches. */
@@ -100,8 +109,10 @@ class IdleWatches {
     const ended = (): void => {
       if (this.#byKey.get(key) === idle) this.#drop(key);
     };
-    const events = (all: readonly unknown[]): void => {
+    const events = (all: readonly WatchEvent[]): void => {
       idle.events += all.length;
+      const deleted = all.map(({ kv }) => [keyText(kv.key), kv.modRevision] as const);
+      idle.deleted = new Map([...idle.deleted, ...deleted]);
       if (idle.events >= maxEvents(idle.watch)) this.#remove(key);
     };
     return { created: () => undefined, events, interrupted: ended, refused: ended };
@@ -174,9 +185,9 @@ export class WatchHub {
       : undefined;
   }
 
-  /** Revision of the last event of a watch of this very key that has no listener now; 0n without one. */
-  lastEvent(key: string): bigint {
-    return this.#idleWatches.lastEvent(key);
+  /** Revision of the last deletion of the key that a watch without a listener has reported; 0n if none has. */
+  deletionOf(key: string): bigint {
+    return this.#idleWatches.deletionOf(key);
   }
 
   /**

@@ -30,7 +30,7 @@ export class KeyWatch implements WatchListener {
     this.#holds = LockTable.of(entry.lease).keyWatches;
     this.#atLeast = entry.revision;
     // An earlier watch of the key may have reported its deletion before the answer to the join came, on another stream.
-    this.#holds.add(this, atOnce || entry.lease.services.watches.lastEvent(entry.key) > entry.revision);
+    this.#holds.add(this, atOnce || entry.lease.services.watches.deletionOf(entry.key) > entry.revision);
   }
 
   get key(): string {

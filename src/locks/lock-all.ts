@@ -377,7 +377,11 @@ class AllTurns {
   async #confirm(): Promise<void> {
     const keys = this.entries.map(({ key }) => ({ key }));
     const { ranges } = await this.lease.services.client.ranges(keys, this.lease.policy("read the own keys"));
-    const areThere = this.entries.every((entry, n) => ranges[n]?.kvs.some((kv) => entry.is(kv)));
+    // The answer may be older than what a watch of a wait that is over has reported meanwhile.
+    const { watches } = this.lease.services;
+    const isThere = (entry: JoinedEntry, n: number): boolean =>
+      ranges[n]?.kvs.some((kv) => entry.is(kv)) === true && watches.deletionOf(entry.key) <= entry.revision;
+    const areThere = this.entries.every(isThere);
     if (areThere) this.#grant();
     else this.stop();
   }

@@ -156,7 +156,7 @@ export async function keysOfLease(
 /**
  * Whether the lease one above is the delay lease of `leaseId`. etcd counts its IDs up, so it may be that of another client. Each key of a delay
  * lease is that of an entry which was put together with it, or which this library has put and others have deleted; and a lease with
- * keys has a delay lease with keys.
+ * keys has a delay lease with keys, unless all are permits, which have no delay keys.
  */
 export async function hasDelayLease(
   { client }: EtcdServices,
@@ -175,9 +175,11 @@ export async function hasDelayLease(
     if (entry) return entry.createRevision === own?.createRevision;
     return parseEntryValue(own?.value ?? "").id !== undefined;
   };
+  const isPermit = async (key: Buffer): Promise<boolean> =>
+    parseEntryValue((await read(key))?.value ?? "").permits !== undefined;
   try {
     const [keys, delayKeys] = await Promise.all([keysOf(leaseId), keysOf(delayId)]);
-    if (delayKeys.length === 0) return keys.length === 0;
+    if (delayKeys.length === 0) return (await Promise.all(keys.map(isPermit))).every((is) => is);
     return (await Promise.all(delayKeys.map(isDelayKey))).every((is) => is);
   } catch (error) {
     // A key that the user may not read is none of this library's.

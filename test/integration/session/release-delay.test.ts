@@ -338,6 +338,19 @@ describe.concurrent("the delay lease", () => {
     await (await next.granted).release();
   });
 
+  test("goes with a lease that has only permits, which have no delay keys", async ({ expect }) => {
+    const session = await holder();
+    await new Semaphore(session, "adopted-permit", 2).acquire();
+    const cluster = connect({ hosts: etcd.endpoints });
+    clusters.push(cluster);
+    const adopted = await Session.adopt(cluster, await session.orphan());
+
+    await new Mutex(adopted, "adopted-later").lock();
+
+    // The entry and its delay key.
+    expect(await places("adopted-later")).toHaveLength(2);
+  });
+
   test("is not missed by who adopts a lease without one", async ({ expect }) => {
     const leaseId = (1n << 62n) + 2n;
     await etcd.member.gateway("/v3/lease/grant", { ID: leaseId.toString(), TTL: TTL_SECONDS });

@@ -38,11 +38,7 @@ interface IdleWatch {
   readonly watch: Watch;
   readonly timer: Timer;
   events: number;
-  /** What it has reported since, by key. */
-  deleted: ReadonlyMap<string, bigint>;
 }
-
-const NOTHING: ReadonlyMap<string, bigint> = new Map();
 
 /** A key of its own for each range. */
 function rangeText({ key, end = "" }: Pick<WatchTarget, "key" | "end">): string {
@@ -56,6 +52,8 @@ function rangeText({ key, end = "" }: Pick<WatchTarget, "key" | "end">): string 
  */
 class IdleWatches {
   readonly #byKey = new Map<string, IdleWatch>();
+  /** The last deletions that they have reported, by key, the oldest first. */
+  readonly #deleted = new Map<string, bigint>();
 
   constructor(private readonly timers: Timers) {}
 
@@ -64,7 +62,7 @@ class IdleWatches {
     const key = rangeText(watch);
     this.#remove(key);
     const timer = this.timers.add(KEPT_MS, () => this.#remove(key), KEPT_GRAIN_MS);
-    const idle: IdleWatch = { watch, timer, events: 0, deleted: NOTHING };
+    const idle: IdleWatch = { watch, timer, events: 0 };
     watch.listener = this.#listener(idle, key);
     this.#byKey.set(key, idle);
     const [oldest] = this.#byKey.keys();
@@ -82,12 +80,7 @@ class IdleWatches {
   }
 
   deletionOf(key: string): bigint {
-    let last = 0n;
-    for (const { deleted } of this.#byKey.values()) {
-      const at = (deleted.size > 0 && deleted.get(keyText(key))) || 0n;
-      if (at > last) last = at;
-    }
-    return last;
+    return this.#deleted.get(keyText(key)) ?? 0n;
   }
 
   /** Cancels all idle watches. */
@@ -98,6 +91,13 @@ class IdleWatches {
   #remove(key: string): void {
     this.#byKey.get(key)?.watch.cancel();
     this.#drop(key);
+  }
+
+  #report(key: string, deletedAt: bigint): void {
+    this.#deleted.delete(key);
+    this.#deleted.set(key, deletedAt);
+    const [oldest] = this.#deleted.keys();
+    if (this.#deleted.size > MAX_KEPT && oldest !== undefined) this.#deleted.delete(oldest);
   }
 
   #drop(key: string): void {
@@ -111,8 +111,7 @@ class IdleWatches {
     };
     const events = (all: readonly WatchEvent[]): void => {
       idle.events += all.length;
-      const deleted = all.map(({ kv }) => [keyText(kv.key), kv.modRevision] as const);
-      idle.deleted = new Map([...idle.deleted, ...deleted]);
+      for (const { kv } of all) this.#report(keyText(kv.key), kv.modRevision);
       if (idle.events >= maxEvents(idle.watch)) this.#remove(key);
     };
     return { created: () => undefined, events, interrupted: ended, refused: ended };

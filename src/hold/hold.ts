@@ -9,7 +9,7 @@ import type { KeyWatchSchedule } from "../session/key-audit.js";
 import type { Dependent, SessionEnd } from "../session/lease.js";
 import { inOwnContext, tellOutside } from "../util/own-context.js";
 import { settleWithin } from "../util/settle.js";
-import type { HoldFacts } from "./events.js";
+import type { HoldFacts, LockAbout } from "./events.js";
 import { HoldBase, type HoldEnd, type HoldJson } from "./hold-base.js";
 
 /** Watches the key of a hold, which is lost if a client deletes the key, even though the lease goes on. */
@@ -29,8 +29,7 @@ export class KeyWatch implements WatchListener {
     this.#entry = entry;
     this.#holds = LockTable.of(entry.lease).keyWatches;
     this.#atLeast = entry.revision;
-    // An earlier watch of the key may have reported its deletion before the answer to the join came, on another stream.
-    this.#holds.add(this, atOnce || entry.lease.services.watches.deletionOf(entry.key) > entry.revision);
+    this.#holds.add(this, atOnce);
   }
 
   get key(): string {
@@ -238,6 +237,24 @@ export class HoldHandle extends HoldBase implements Hold, Dependent {
   toJSON(): HoldJson {
     const { name, key, revision } = this;
     return { name, key, revision: revision.toString(), ...this.standing };
+  }
+
+  override started(about: LockAbout): void {
+    this.#hearOfDeletion();
+    super.started(about);
+  }
+
+  override startedAsPart(about: LockAbout): void {
+    this.#hearOfDeletion();
+    super.startedAsPart(about);
+  }
+
+  /**
+   * The answer that grants it travels on another stream than the events: a watch of an earlier wait may have reported meanwhile that the
+   * key is gone.
+   */
+  #hearOfDeletion(): void {
+    if (this.#queue.lease.services.watches.deletionOf(this.key) > this.revision) this.keyDeleted();
   }
 
   /**

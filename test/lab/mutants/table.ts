@@ -295,7 +295,7 @@ const MUTEX: readonly Mutant[] = [
     patches: [
       {
         file: "hold/hold.js",
-        from: "        this.#holds.add(this, atOnce || entry.lease.services.watches.deletionOf(entry.key) > entry.revision);\n",
+        from: "        this.#holds.add(this, atOnce);\n",
         to: "",
       },
     ],

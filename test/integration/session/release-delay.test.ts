@@ -338,6 +338,18 @@ describe.concurrent("the delay lease", () => {
     await (await next.granted).release();
   });
 
+  test("stays under each name of a lockAll whose release finds that the lease is gone", async ({
+    expect,
+  }) => {
+    const session = await holder();
+    const lock = await lockAll(session, ["lost-all/a", "lost-all/b"]);
+    await revoke(session.leaseId);
+
+    await expect(lock.release()).rejects.toMatchObject({ code: "LOCK_LOST" });
+
+    for (const name of ["lost-all/a", "lost-all/b"]) expect(await places(name)).toHaveLength(1);
+  });
+
   test("goes with a lease that has only permits, which have no delay keys", async ({ expect }) => {
     const session = await holder();
     await new Semaphore(session, "adopted-permit", 2).acquire();

@@ -205,6 +205,8 @@ export abstract class HoldBase implements LimitedHold {
   protected abstract get label(): string;
   /** The reason of its signal, if it has ended. */
   protected abstract get end(): HoldEnd | undefined;
+  /** After a deletion of its key: resolves when it is known why, or after `patienceMs`. Never rejects. */
+  abstract get explained(): Promise<void> | undefined;
   protected abstract releaseOnce(): Promise<void>;
   /** Whether somebody has read `signal`, which reports the end. */
   protected abstract get observed(): boolean;
@@ -215,8 +217,15 @@ export abstract class HoldBase implements LimitedHold {
     const { clock } = this.#lease.services;
     this.#since = clock.monotonic();
     const { end } = this;
-    if (end instanceof LockLostError) this.ended(end.loss, end);
+    if (end instanceof LockLostError) this.#endedBefore(end);
     else this.limits = limitsOf(this, about.options, clock);
+  }
+
+  /** A deletion is reported when it is explained: until then, the caller may read the `signal`. */
+  #endedBefore(loss: LockLostError): void {
+    const report = (): void => this.ended(loss.loss, loss, 0);
+    if (this.explained) void this.explained.then(report);
+    else report();
   }
 
   /** What events say of it while the caller has it. */

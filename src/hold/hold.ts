@@ -240,21 +240,18 @@ export class HoldHandle extends HoldBase implements Hold, Dependent {
   }
 
   override started(about: LockAbout): void {
-    this.#hearOfDeletion();
     super.started(about);
+    this.#hearOfDeletion();
   }
 
   override startedAsPart(about: LockAbout): void {
-    this.#hearOfDeletion();
     super.startedAsPart(about);
+    this.#hearOfDeletion();
   }
 
-  /**
-   * The answer that grants it travels on another stream than the events: a watch of an earlier wait may have reported meanwhile that the
-   * key is gone.
-   */
+  /** Its queue does not grant a key that is known to be gone, but the event may have come in the turn of the grant. */
   #hearOfDeletion(): void {
-    if (this.#queue.lease.services.watches.deletionOf(this.key) > this.revision) this.keyDeleted();
+    if (this.#entry.knownGone) this.keyDeleted();
   }
 
   /**
@@ -273,7 +270,6 @@ export class HoldHandle extends HoldBase implements Hold, Dependent {
     this.#abort();
   }
 
-  /** If the key was deleted: resolves when it is known why, or after `patienceMs`. Never rejects. */
   get explained(): Promise<void> | undefined {
     return this.#explained;
   }

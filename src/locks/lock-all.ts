@@ -55,6 +55,7 @@ class MultiLockHandle extends HoldBase implements MultiLock {
   readonly #holds: readonly HoldHandle[];
   readonly #controller = new AbortController();
   #over = false;
+  #explained: Promise<void> | undefined;
   #observed = false;
 
   constructor(holds: readonly HoldHandle[]) {
@@ -108,6 +109,10 @@ class MultiLockHandle extends HoldBase implements MultiLock {
     for (const hold of this.#holds) hold.startedAsPart({ ...about, name: hold.name });
   }
 
+  get explained(): Promise<void> | undefined {
+    return this.#explained;
+  }
+
   toJSON(): MultiLockJson {
     const { names, keys } = this;
     const revision = this.revision.toString();
@@ -146,15 +151,15 @@ class MultiLockHandle extends HoldBase implements MultiLock {
     this.limits?.stop();
     const release = (): void => this.#holds.forEach((hold) => void hold.release());
     // The keys of the others may have gone with the same lease: then their delay keys stay.
-    const explained = lost?.explained;
-    if (explained) void explained.then(release);
+    this.#explained = lost?.explained;
+    if (this.#explained) void this.#explained.then(release);
     else release();
     // After that: a listener may lock again at once.
     tellOutside(() => this.#controller.abort(reason));
     if (!(reason instanceof LockLostError)) return;
     const { heldMs } = this;
     const report = (): void => this.ended(reason.loss, reason, heldMs);
-    if (explained) void explained.then(report);
+    if (this.#explained) void this.#explained.then(report);
     else report();
   }
 
@@ -164,7 +169,7 @@ class MultiLockHandle extends HoldBase implements MultiLock {
     this.limits?.refresh();
     this.limits?.stop();
     if (this.limits?.exceeded) await Promise.allSettled(this.#holds.map((hold) => hold.release()));
-    if (this.#over) for (const hold of this.#holds) await hold.explained;
+    await this.#explained;
     this.#controller.signal.throwIfAborted();
     this.#end(new LockReleasedError(this.label));
     await Promise.all(this.#holds.map((hold) => hold.release()));
@@ -377,10 +382,8 @@ class AllTurns {
   async #confirm(): Promise<void> {
     const keys = this.entries.map(({ key }) => ({ key }));
     const { ranges } = await this.lease.services.client.ranges(keys, this.lease.policy("read the own keys"));
-    // The answer may be older than what a watch of a wait that is over has reported meanwhile.
-    const { watches } = this.lease.services;
     const isThere = (entry: JoinedEntry, n: number): boolean =>
-      ranges[n]?.kvs.some((kv) => entry.is(kv)) === true && watches.deletionOf(entry.key) <= entry.revision;
+      ranges[n]?.kvs.some((kv) => entry.is(kv)) === true && !entry.knownGone;
     const areThere = this.entries.every(isThere);
     if (areThere) this.#grant();
     else this.stop();

@@ -93,6 +93,14 @@ export class QueueEntry {
     return this.#leaving;
   }
 
+  /**
+   * A watch that nobody listens to has reported the deletion of its key. It may do so before the answer that gives the entry its turn,
+   * which comes on another stream.
+   */
+  get knownGone(): boolean {
+    return this.lease.services.watches.deletionOf(this.key) > (this.#revision ?? 0n);
+  }
+
   is(kv: KeyValue): boolean {
     return kv.createRevision === this.#revision && kv.key.toString() === this.key;
   }

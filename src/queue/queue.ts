@@ -235,10 +235,15 @@ export class Queue {
       if (this.#leaving) await Promise.allSettled(this.#leaving.values());
       this.lease.assertOpen();
       const wanted = { names: [this.name], mode, kind, value, limits: policy };
-      const joined = await this.lease.inFlight.track(this.owner.joiner.tryJoin(this, wanted));
-      if (joined && this.lease.over) throw this.lease.signal.reason as Error;
-      if (joined) this.grant(joined.entry, joined.result);
-      return joined?.entry;
+      for (;;) {
+        const joined = await this.lease.inFlight.track(this.owner.joiner.tryJoin(this, wanted));
+        if (joined && this.lease.over) throw this.lease.signal.reason as Error;
+        if (joined?.entry.knownGone) this.#placeGone(joined.entry);
+        else {
+          if (joined) this.grant(joined.entry, joined.result);
+          return joined?.entry;
+        }
+      }
     } finally {
       this.#trying--;
       this.forgetIfIdle();
@@ -350,6 +355,11 @@ export class Queue {
     this.#stopWaiting(waiter);
     this.#waiting--;
     this.#line.addAgain(waiter);
+    this.#placeGone(entry);
+  }
+
+  /** The key of an entry that has not held was deleted. */
+  #placeGone(entry: JoinedEntry): void {
     this.deletedAlone(entry);
     this.#removed(entry);
   }
@@ -364,6 +374,7 @@ export class Queue {
 
   /** The turn of a waiter has come. */
   granted(waiter: Waiter, entry: JoinedEntry, result = GRANTED_UNSEEN): void {
+    if (entry.knownGone) return this.joinAnew(waiter, entry);
     this.#waiting--;
     this.lease.waits.delete(waiter);
     waiter.grant(entry);

@@ -321,6 +321,28 @@ describe.concurrent("the delay lease", () => {
     await (await next.granted).release();
   });
 
+  test("is left to expire by a close() while etcd has not said whether a lost key went with the lease", async ({
+    expect,
+    onTestFinished,
+  }) => {
+    const { member, endpoints, stop } = await startEtcd();
+    onTestFinished(stop);
+    const cluster = connect({ hosts: endpoints });
+    clusters.push(cluster);
+    const session = await Session.open(cluster, { ttlSeconds: 6, releaseDelayMs: DELAY_MS });
+    const lock = await new Mutex(session, "doubted").lock();
+    const watches = async () => (await member.metrics()).get("etcd_debugging_mvcc_watcher_total");
+    await expect.poll(watches).toBe(1);
+    lock.signal.addEventListener("abort", () => void member.pause());
+    await member.gateway("/v3/lease/revoke", { ID: session.leaseId.toString() });
+    await expect(lock.release()).rejects.toMatchObject({ code: "LOCK_LOST" });
+    const closing = session.close();
+    await member.resume();
+    await closing;
+
+    expect([...(await leasesOf(member))]).toEqual([delayOf(session)]);
+  });
+
   test("goes with the lease to the process that adopts it", async ({ expect }) => {
     const session = await holder();
     const { fence } = await new Mutex(session, "adopted").lock();

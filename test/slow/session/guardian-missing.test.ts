@@ -71,6 +71,31 @@ test("a program of the guardian that is gone is one warning with its cause, what
   expect(health).toMatchObject({ ok: true, guardian: { ok: false, error: message } });
 });
 
+test("a process without a free descriptor lives on without its guardian, which is started when there are some", async () => {
+  const code = `
+    import { openSync, closeSync } from "node:fs";
+    import { channel } from "node:diagnostics_channel";
+    import { connect, inspect } from ${JSON.stringify(path.join(DIST, "leasehold.js"))};
+    const told = [];
+    let hear;
+    channel("leasehold.guardian").subscribe(({ error }) => { told.push(error?.message ?? "runs"); hear?.(); });
+    const heard = async (count) => { while (told.length < count) await new Promise((resolve) => { hear = resolve; }); };
+    const cluster = connect({ hosts: ${JSON.stringify(etcd.endpoints)}, guardian: true });
+    await inspect(cluster, "descriptors");
+    const open = [];
+    try { for (;;) open.push(openSync("/dev/null")); } catch {}
+    await cluster.session();
+    await heard(1);
+    open.forEach((fd) => closeSync(fd));
+    await heard(2);
+    await cluster.close();
+    console.log(JSON.stringify(told));`;
+  const words = [process.execPath, "--input-type=module", "--eval", code];
+  const { stdout } = await run("sh", ["-c", 'ulimit -n 64; exec "$@"', "sh", ...words]);
+
+  expect(JSON.parse(stdout)).toEqual([expect.stringContaining("EMFILE"), "runs"]);
+});
+
 test("connect() refuses a guardian where Node.js may start no process", async () => {
   const code = `
     import { connect } from ${JSON.stringify(path.join(DIST, "leasehold.js"))};

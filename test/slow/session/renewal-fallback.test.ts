@@ -1,5 +1,5 @@
 // `renewal: "worker"` where no thread can be started: the main thread renews.
-import { copyFileSync, mkdtempSync, rmSync } from "node:fs";
+import { appendFileSync, copyFileSync, mkdtempSync, rmSync } from "node:fs";
 import os from "node:os";
 import path from "node:path";
 import { pathToFileURL } from "node:url";
@@ -59,3 +59,20 @@ describe(
     });
   },
 );
+
+test("a thread that renews no longer and does not end costs no lock, and not even a jeopardy", async ({
+  expect,
+  onTestFinished,
+}) => {
+  const folder = mkdtempSync(path.join(os.tmpdir(), "leasehold-stuck-"));
+  onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
+  const { program, thread } = copiedBuild(folder);
+  appendFileSync(thread, "\nsetTimeout(() => Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0), 1000);");
+  // The main thread renews at 45 % of the TTL, and the jeopardy begins at half of it: a busy machine needs some time between.
+  const session = { ttlSeconds: 5 * TTL_SECONDS };
+  await using idle = await Busy.start({ ...options(), session }, "stuck", { LEASEHOLD_PROGRAM: program });
+  const after = await idle.idle(8 * TTL_MS);
+
+  expect(await placesOf(etcd.member, "stuck")).toHaveLength(1);
+  expect(after).toMatchObject({ held: true, aborted: false, states: [] });
+});

@@ -6,6 +6,7 @@
 // "orphan", "close": ends what it has, and the program by that.
 // LEASEHOLD_PROGRAM is another build than that of the package. GONE_AFTER_CONNECT is a file or the working directory, which the
 // program removes once it has called `connect`.
+import { subscribe } from "node:diagnostics_channel";
 import { readFileSync, rmSync } from "node:fs";
 import { createInterface } from "node:readline";
 import { setTimeout as delay } from "node:timers/promises";
@@ -24,6 +25,9 @@ const cluster = connect(connection);
 if (gone !== undefined) rmSync(gone, { recursive: true });
 const session = await cluster.session();
 const lock = await new Mutex(cluster, name).lock();
+/** @type {string[]} */
+const states = [];
+subscribe("leasehold.session", (message) => void states.push(/** @type {{ to: string }} */ (message).to));
 const cell = new Int32Array(new SharedArrayBuffer(4));
 
 /** All by one reading of the state. */
@@ -33,7 +37,7 @@ function report() {
   const { aborted, reason } = session.signal;
   const [seconds, nanoseconds] = process.hrtime();
   const line = {
-    ...{ held, remainingMs, aborted, fence: String(fence), lease: session.leaseId.toString(16) },
+    ...{ held, remainingMs, aborted, states, fence: String(fence), lease: session.leaseId.toString(16) },
     // Of the clock that all processes of the machine share.
     at: seconds * 1000 + nanoseconds / 1e6,
     ...(aborted && {

@@ -10,6 +10,8 @@ export interface BusyReport {
   readonly held: boolean;
   readonly remainingMs: number;
   readonly aborted: boolean;
+  /** Of the session, since it has the lock. */
+  readonly states: readonly string[];
   readonly fence: string;
   readonly lease: string;
   /** On the clock of `hrtimeMs`. */

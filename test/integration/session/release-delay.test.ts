@@ -325,8 +325,9 @@ describe.concurrent("the delay lease", () => {
     expect,
     onTestFinished,
   }) => {
-    const { member, endpoints, stop } = await startEtcd();
-    onTestFinished(stop);
+    const own = await startEtcd();
+    onTestFinished(() => own.stop());
+    const { member, endpoints } = own;
     const cluster = connect({ hosts: endpoints });
     clusters.push(cluster);
     const session = await Session.open(cluster, { ttlSeconds: 6, releaseDelayMs: DELAY_MS });

@@ -52,8 +52,6 @@ function rangeText({ key, end = "" }: Pick<WatchTarget, "key" | "end">): string 
  */
 class IdleWatches {
   readonly #byKey = new Map<string, IdleWatch>();
-  /** The last deletions that they have reported, by key, the oldest first. */
-  readonly #deleted = new Map<string, bigint>();
 
   constructor(private readonly timers: Timers) {}
 
@@ -79,10 +77,6 @@ class IdleWatches {
     return watch;
   }
 
-  deletionOf(key: string): bigint {
-    return this.#deleted.get(keyText(key)) ?? 0n;
-  }
-
   /** Cancels all idle watches. */
   clear(): void {
     for (const key of [...this.#byKey.keys()]) this.#remove(key);
@@ -91,13 +85,6 @@ class IdleWatches {
   #remove(key: string): void {
     this.#byKey.get(key)?.watch.cancel();
     this.#drop(key);
-  }
-
-  #report(key: string, deletedAt: bigint): void {
-    this.#deleted.delete(key);
-    this.#deleted.set(key, deletedAt);
-    const [oldest] = this.#deleted.keys();
-    if (this.#deleted.size > MAX_KEPT && oldest !== undefined) this.#deleted.delete(oldest);
   }
 
   #drop(key: string): void {
@@ -109,12 +96,29 @@ class IdleWatches {
     const ended = (): void => {
       if (this.#byKey.get(key) === idle) this.#drop(key);
     };
-    const events = (all: readonly WatchEvent[]): void => {
+    const events = (all: readonly unknown[]): void => {
       idle.events += all.length;
-      for (const { kv } of all) this.#report(keyText(kv.key), kv.modRevision);
       if (idle.events >= maxEvents(idle.watch)) this.#remove(key);
     };
     return { created: () => undefined, events, interrupted: ended, refused: ended };
+  }
+}
+
+/** The last deletions that any watch has reported, also one that was cancelled meanwhile, by key, the oldest first. */
+class Deletions {
+  readonly #byKey = new Map<string, bigint>();
+
+  report({ kv: { key, modRevision } }: WatchEvent): void {
+    const text = keyText(key);
+    if (modRevision <= this.of(text)) return;
+    this.#byKey.delete(text);
+    this.#byKey.set(text, modRevision);
+    const [oldest] = this.#byKey.keys();
+    if (this.#byKey.size > MAX_KEPT && oldest !== undefined) this.#byKey.delete(oldest);
+  }
+
+  of(key: string): bigint {
+    return this.#byKey.get(key) ?? 0n;
   }
 }
 
@@ -139,6 +143,7 @@ export class WatchHub {
     keepForReuse: () => false,
   };
   readonly #idleWatches: IdleWatches;
+  readonly #deletions = new Deletions();
   #reopening: Timer | undefined;
   #closed = false;
 
@@ -184,9 +189,9 @@ export class WatchHub {
       : undefined;
   }
 
-  /** Revision of the last deletion of the key that a watch without a listener has reported; 0n if none has. */
+  /** Revision of the last deletion of the key that a watch has reported lately; 0n if none has. */
   deletionOf(key: string): bigint {
-    return this.#idleWatches.deletionOf(key);
+    return this.#deletions.of(keyText(key));
   }
 
   /**
@@ -263,6 +268,7 @@ export class WatchHub {
       },
       tokenExpired: () => this.#renewToken(open),
       failed: (why) => this.client.pool.fail(member, why),
+      deleted: (event) => this.#deletions.report(event),
       keepForReuse: (watch) => this.#idleWatches.add(watch),
     };
     return open;

@@ -54,10 +54,10 @@ export interface WatchOwner {
 /** A Buffer from etcd keeps its whole message in memory; the same key as text is smaller. */
 export const compactKey = (key: Buffer): string | Buffer => (isUtf8(key) ? key.toString() : Buffer.from(key));
 
-/** A key of any bytes as text without loss, for maps. */
-export const keyText = (key: string | Buffer): string => Buffer.from(key).toString("latin1");
-
 const bytesOf = (key: string | Buffer): Buffer => (typeof key === "string" ? Buffer.from(key) : key);
+
+/** A key of any bytes as text without loss, for maps. */
+export const keyText = (key: string | Buffer): string => bytesOf(key).toString("latin1");
 
 const boundsOf = ({ key, end }: Watch): { readonly from: Buffer; readonly end: Buffer | undefined } => ({
   from: bytesOf(key),
@@ -137,6 +137,8 @@ export interface StreamGroup {
   /** Existing watches continue, but etcd creates no new ones on these streams. */
   tokenExpired(): void;
   failed(why?: Error): void;
+  /** A watch has reported a deletion, whether anybody listens to it or not. */
+  deleted(event: WatchEvent): void;
   keepForReuse(watch: Watch): void;
 }
 
@@ -232,6 +234,7 @@ export class OpenStream implements WatchOwner {
   }
 
   #deliver({ watchId, events }: WatchAnswer): void {
+    for (const event of events) if (event.kind === "DELETE") this.group.deleted(event);
     const watch = this.watches.get(watchId);
     const wanted = events.filter((event) => watch?.wants(event));
     const last = wanted.at(-1);

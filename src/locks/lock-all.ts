@@ -262,7 +262,7 @@ export class MultiWaiter implements Dependent, AuditedWait {
       // The answer of a join is always awaited: a delete sent before that answer could be executed first.
       // `over` reads the clock and ends the wait: the process may have been suspended before this answer was read.
       if (this.#gaveUp || this.lease.over) return this.#leave(entries);
-      if (joined.every(({ result }) => result.state === "granted")) {
+      if (joined.every(({ entry, result }) => result.state === "granted" && !entry.knownGone)) {
         this.onAhead?.(0);
         return grantAll(entries);
       }
@@ -382,15 +382,15 @@ class AllTurns {
   async #confirm(): Promise<void> {
     const keys = this.entries.map(({ key }) => ({ key }));
     const { ranges } = await this.lease.services.client.ranges(keys, this.lease.policy("read the own keys"));
-    const isThere = (entry: JoinedEntry, n: number): boolean =>
-      ranges[n]?.kvs.some((kv) => entry.is(kv)) === true && !entry.knownGone;
-    const areThere = this.entries.every(isThere);
+    const areThere = this.entries.every((entry, n) => ranges[n]?.kvs.some((kv) => entry.is(kv)));
     if (areThere) this.#grant();
     else this.stop();
   }
 
   #grant(): void {
     if (this.#over) return;
+    // The answer may be older than what a watch has reported meanwhile.
+    if (this.entries.some(({ knownGone }) => knownGone)) return this.stop();
     this.#over = true;
     for (const watch of this.#watches) watch.stop();
     grantAll(this.entries);

@@ -93,10 +93,7 @@ export class QueueEntry {
     return this.#leaving;
   }
 
-  /**
-   * A watch that nobody listens to has reported the deletion of its key. It may do so before the answer that gives the entry its turn,
-   * which comes on another stream.
-   */
+  /** A watch of this process has reported the deletion of its key: perhaps before the answer to its join, on another stream. */
   get knownGone(): boolean {
     return this.lease.services.watches.deletionOf(this.key) > (this.#revision ?? 0n);
   }

@@ -1,4 +1,4 @@
-// A watch that nobody listens to reports the deletion of a key before the answer that grants it, which comes on another stream.
+// A watch reports the deletion of a key before the answer that grants it, which comes on another stream.
 import { afterEach, describe, expect, test, vi } from "vitest";
 import type { CheckedLock } from "../../../src/options/lock.js";
 import { ExclusiveHoldHandle } from "../../../src/hold/hold.js";
@@ -11,7 +11,7 @@ const TTL_SECONDS = 10;
 const KEY = `jobs/${LEASE_ID.toString(16)}`;
 const JOINED = HEADER.revision;
 
-/** An idle watch of the key that the session's first entry gets. */
+/** A watch of the key that the session's first entry gets, which nobody listens to. */
 function world() {
   const cluster = new FakeCluster();
   const lease = cluster.lease(TTL_SECONDS);

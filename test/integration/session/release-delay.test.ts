@@ -334,13 +334,13 @@ describe.concurrent("the delay lease", () => {
     const lock = await new Mutex(session, "doubted").lock();
     const watches = async () => (await member.metrics()).get("etcd_debugging_mvcc_watcher_total");
     await expect.poll(watches).toBe(1);
-    lock.signal.addEventListener("abort", () => void member.pause());
+    lock.signal.addEventListener("abort", () => member.pause());
     // Its answer may come after the pause, or not in time.
     member.gateway("/v3/lease/revoke", { ID: session.leaseId.toString() }).catch(() => undefined);
     await nextEvent(lock.signal, "abort");
     await expect(lock.release()).rejects.toMatchObject({ code: "LOCK_LOST" });
     const closing = session.close();
-    await member.resume();
+    member.resume();
     await closing;
 
     expect([...(await leasesOf(member))]).toEqual([delayOf(session)]);

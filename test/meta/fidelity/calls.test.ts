@@ -1,3 +1,4 @@
+// Whole programs of public calls, on memoryEtcd() and on etcd: the other fidelity tests compare single answers of the server.
 import { describe, expect, it } from "vitest";
 import { findEtcd } from "../../support/etcd/etcd.js";
 import { CallsCampaign } from "../../sim/fidelity/calls/campaign.js";

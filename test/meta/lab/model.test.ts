@@ -1,4 +1,4 @@
-// See test/lab/model/README.md.
+// Every state of the model is visited, which no random run does. See test/lab/model/README.md.
 import { existsSync } from "node:fs";
 import { describe, expect, test } from "vitest";
 import { traceOf } from "../../lab/model/report.js";

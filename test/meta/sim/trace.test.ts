@@ -1,3 +1,4 @@
+// The comparison of a run with the model can fail: only here do broken rules and made-up steps have to be rejected.
 import { describe, expect, it } from "vitest";
 import { buildOf, mutantOf, sources } from "../../sim/run/build.js";
 import type { Compare, Txn } from "../../../src/etcd/port.js";

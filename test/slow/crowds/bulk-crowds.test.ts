@@ -1,3 +1,4 @@
+// Thousands of waiting calls of one process come, give up and are served: only here are stalls and requests counted at that number.
 import { execFileSync, fork } from "node:child_process";
 import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";

@@ -1,3 +1,4 @@
+// The memory of one waiting call, of each kind: nothing else measures it.
 import { execFileSync } from "node:child_process";
 import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";

@@ -1,4 +1,4 @@
-// Hosts where no etcd listens, such as after a typo in the configuration.
+// Hosts where no etcd listens, such as after a typo in the configuration: only here is every call tried without any answer at all.
 import { describe, expect, test } from "vitest";
 import {
   connect,

@@ -67,7 +67,10 @@ test("a thread that renews no longer and does not end costs no lock, and not eve
   const folder = mkdtempSync(path.join(os.tmpdir(), "leasehold-stuck-"));
   onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
   const { program, thread } = copiedBuild(folder);
-  appendFileSync(thread, "\nsetTimeout(() => Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0), 1000);");
+  appendFileSync(
+    thread,
+    "\nsetTimeout(() => Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0), 1000);",
+  );
   // The main thread renews at 45 % of the TTL, and the jeopardy begins at half of it: a busy machine needs some time between.
   const session = { ttlSeconds: 5 * TTL_SECONDS };
   await using idle = await Busy.start({ ...options(), session }, "stuck", { LEASEHOLD_PROGRAM: program });

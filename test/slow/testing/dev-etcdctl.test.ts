@@ -1,10 +1,11 @@
-// etcdctl of each version of etcd that this machine has, against that etcd and against `startDevEtcd`: it must print the same.
+// etcdctl of the oldest and the newest version of etcd, against that etcd and against `startDevEtcd`: it must print the same. What a user
+// reads is tested nowhere else; the answers themselves are those of test/sim/fidelity, with each version.
 import { execFile } from "node:child_process";
 import { describe, expect, test } from "vitest";
 import { searchEtcd, STEPS } from "../../../src/testing/find.js";
 import { startDevEtcd, startEtcd, type TestEtcd } from "../../../src/testing/start.js";
 
-const VERSIONS = ["3.4", "3.5", "3.6", "3.7"] as const;
+const VERSIONS = ["3.4", "3.7"] as const;
 
 const found = await Promise.all(
   VERSIONS.map(async (version) => {

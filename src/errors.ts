@@ -3,6 +3,7 @@ import { MARKS } from "./keys.js";
 import type { FoundKind, LockKind } from "./kinds.js";
 import { rangeError } from "./options/check.js";
 import { printable } from "./util/printable.js";
+import { isError } from "./util/realm.js";
 
 /** The time since the last renewal that etcd accepted, as far as the session knew it. */
 export interface RenewalReport {
@@ -55,7 +56,7 @@ const hasJson = (value: unknown): value is { toJSON(): unknown } =>
 export function jsonOf(value: unknown): unknown {
   if (typeof value === "bigint") return value.toString();
   if (value instanceof Map) return Object.fromEntries([...value].map(([k, v]) => [String(k), jsonOf(v)]));
-  if (value instanceof Error && !isBranded(value)) return { name: value.name, message: value.message };
+  if (isError(value) && !isBranded(value)) return { name: value.name, message: value.message };
   return hasJson(value) ? value.toJSON() : value;
 }
 

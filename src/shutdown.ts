@@ -3,6 +3,7 @@ import { isLeaseholdError } from "./errors.js";
 import { checkDrain, checkFunction, checkOptions, rangeError, typeError } from "./options/check.js";
 import { type Cluster, servicesOf } from "./session/cluster.js";
 import type { CloseOptions } from "./session/session-options.js";
+import { isError } from "./util/realm.js";
 
 export interface ShutdownOptions extends CloseOptions {
   /** The first one begins the shutdown. @default ["SIGTERM", "SIGINT"] */
@@ -71,6 +72,6 @@ export async function untilShutdown<T>(
 
 function isEndedBy({ aborted, reason }: AbortSignal, error: unknown): boolean {
   if (!aborted) return false;
-  const { cause } = error instanceof Error ? error : {};
+  const { cause } = isError(error) ? error : {};
   return error === reason || cause === reason || isLeaseholdError(error, "SESSION_CLOSED");
 }

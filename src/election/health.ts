@@ -8,6 +8,7 @@ import {
 } from "../options/check.js";
 import { type Clock, pause, type Timer } from "../util/clock.js";
 import { inThisContext } from "../util/own-context.js";
+import { isError } from "../util/realm.js";
 
 /** How `lead` learns that the work of a leader goes on. */
 export interface HealthOptions {
@@ -187,7 +188,7 @@ async function problemOf(healthy: () => unknown): Promise<Error | undefined> {
     return (await healthy()) === false ? new Error("healthy has returned false") : undefined;
   } catch (error) {
     // Any value may be thrown, also one that has no text.
-    return error instanceof Error ? error : new Error("healthy has thrown what is no Error");
+    return isError(error) ? error : new Error("healthy has thrown what is no Error");
   }
 }
 

@@ -33,6 +33,7 @@ import {
   type HealthOptions,
   untilHealthy,
 } from "./health.js";
+import { isError } from "../util/realm.js";
 
 /** Candidates that were rejected at the same moment do not all retry at the same moment. */
 const PAUSES: Pauses = { firstMs: 1000, maxMs: 30_000, factors: [0.75, 1.25] };
@@ -310,7 +311,7 @@ class LeadLoop {
 
   #isStop(error: unknown): boolean {
     const { stop } = this.policy;
-    const abort = error instanceof Error && error.name === "AbortError";
+    const abort = isError(error) && error.name === "AbortError";
     return stop.aborted && (abort || error === stop.reason);
   }
 }

@@ -2,6 +2,7 @@ import type { CheckedConnect, CheckedCredentials } from "../options/connect.js";
 import { credentialsChannel } from "../telemetry/channels.js";
 import { withJson } from "../telemetry/publish.js";
 import { tellOutside } from "../util/own-context.js";
+import { isError } from "../util/realm.js";
 
 /**
  * The certificates of a cluster. They are read for each new connection, so that exchanged files are in use without a new cluster. If
@@ -32,7 +33,7 @@ export class CurrentCredentials {
       this.#last = tellOutside(this.#read);
       if (this.#problem !== undefined) this.#tell(undefined);
     } catch (thrown) {
-      const error = thrown instanceof Error ? thrown : new Error(String(thrown));
+      const error = isError(thrown) ? thrown : new Error(String(thrown));
       if (error.message !== this.#problem) this.#tell(error);
     }
     return this.#last;

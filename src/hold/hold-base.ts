@@ -11,6 +11,7 @@ import type { Clock, Timer } from "../util/clock.js";
 import { tellOutside } from "../util/own-context.js";
 import { printable } from "../util/printable.js";
 import { type HoldFacts, holdMessage, type LockAbout } from "./events.js";
+import { isAbortSignal } from "../util/realm.js";
 
 /** Work that the first call starts and every call waits for. The promise may be left un-awaited. */
 class Once {
@@ -275,7 +276,7 @@ export abstract class HoldBase implements LimitedHold {
   }
 
   signalWith(other: AbortSignal): AbortSignal {
-    if (!(other instanceof AbortSignal)) throw typeError("signal", "an AbortSignal", other);
+    if (!isAbortSignal(other)) throw typeError("signal", "an AbortSignal", other);
     const { signal } = this;
     if (signal.aborted || other.aborted || signal === other) return signal.aborted ? signal : other;
     this.#with ??= new WeakMap();

@@ -1,4 +1,3 @@
-import { setMaxListeners } from "node:events";
 import { LockLostError, LockReleasedError, type Loss, SessionLostError } from "../errors.js";
 import type { WatchEvent } from "../etcd/port.js";
 import type { Watch, WatchListener } from "../etcd/watch-hub.js";
@@ -11,6 +10,7 @@ import { inOwnContext, tellOutside } from "../util/own-context.js";
 import { settleWithin } from "../util/settle.js";
 import type { HoldFacts, LockAbout } from "./events.js";
 import { HoldBase, type HoldEnd, type HoldJson } from "./hold-base.js";
+import { newController } from "../util/abort.js";
 
 /** Watches the key of a hold, which is lost if a client deletes the key, even though the lease goes on. */
 export class KeyWatch implements WatchListener {
@@ -187,10 +187,7 @@ export class HoldHandle extends HoldBase implements Hold, Dependent {
   get signal(): AbortSignal {
     this.refresh();
     const end = this.#reason;
-    if (this.#controller === undefined) {
-      this.#controller = new AbortController();
-      setMaxListeners(0, this.#controller.signal);
-    }
+    this.#controller ??= newController();
     if (end && !this.#controller.signal.aborted) this.#controller.abort(end);
     return this.#controller.signal;
   }

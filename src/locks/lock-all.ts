@@ -1,4 +1,3 @@
-import { setMaxListeners } from "node:events";
 import { LockLostError, LockReleasedError } from "../errors.js";
 import type { Txn } from "../etcd/port.js";
 import { acquire, type Acquirer, holdOf, queueOf } from "../hold/acquire.js";
@@ -26,6 +25,7 @@ import type { LockOptions, QueueWaitOptions } from "../session/session-options.j
 import { acquireChannel } from "../telemetry/channels.js";
 import type { WaitSnapshot } from "../telemetry/inspect.js";
 import { tellOutside } from "../util/own-context.js";
+import { newController } from "../util/abort.js";
 
 /** Several names that were locked at once. They are lost as a whole and released as a whole. */
 export interface MultiLock extends Omit<Lock, "name" | "key" | "toJSON"> {
@@ -53,7 +53,7 @@ class MultiLockHandle extends HoldBase implements MultiLock {
   /** The create revision of all keys, which one transaction put. */
   readonly revision: bigint;
   readonly #holds: readonly HoldHandle[];
-  readonly #controller = new AbortController();
+  readonly #controller = newController();
   #over = false;
   #explained: Promise<void> | undefined;
   #observed = false;
@@ -64,8 +64,6 @@ class MultiLockHandle extends HoldBase implements MultiLock {
     this.names = Object.freeze(holds.map(({ name }) => name));
     this.keys = Object.freeze(holds.map(({ key }) => key));
     this.revision = (holds[0] as HoldHandle).revision;
-    // Any number of listeners is legitimate.
-    setMaxListeners(0, this.#controller.signal);
     for (const hold of holds) {
       const { signal } = hold;
       signal.addEventListener("abort", () => this.#end(signal.reason as HoldEnd, hold), { once: true });

@@ -6,6 +6,7 @@
 import { MAX_PERMITS } from "../keys.js";
 import { isLockValue } from "../kinds.js";
 import { printable } from "../util/printable.js";
+import { isAbortSignal } from "../util/realm.js";
 
 /** The unit that a name ends with: `timeout` and `timeoutSec` are near `timeoutMs`. */
 const UNIT = /(?:ms|millis|milliseconds|s|secs?|seconds?)$/;
@@ -154,7 +155,7 @@ function checkNumber(option: string, value: unknown, min: number): number {
 }
 
 export function checkSignal(value: unknown): AbortSignal | undefined {
-  if (value === undefined || value instanceof AbortSignal) return value;
+  if (value === undefined || isAbortSignal(value)) return value;
   throw typeError("signal", "an AbortSignal", value);
 }
 

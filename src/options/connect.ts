@@ -18,6 +18,7 @@ import {
 import { DEFAULT_TRANSPORT } from "./default-transport.js";
 import { checkEtcd3Client, checkNothingBeside, type Etcd3Host } from "./etcd3-client.js";
 import { checkHosts, checkOneScheme, MEMORY_HOST } from "./hosts.js";
+import { isBytes, isPromise } from "../util/realm.js";
 
 const PATH = /^(?:\/|~|\.{1,2}[/\\]|[a-z]:[/\\]|file:)|\.(?:pem|crt|cer|cert|key)$/i;
 
@@ -26,7 +27,7 @@ const PATH = /^(?:\/|~|\.{1,2}[/\\]|[a-z]:[/\\]|file:)|\.(?:pem|crt|cer|cert|key
  * @throws {TypeError | RangeError}
  */
 export function checkPem(option: string, value: unknown): Uint8Array {
-  if (typeof value !== "string" && !(value instanceof Uint8Array))
+  if (typeof value !== "string" && !isBytes(value))
     throw secretTypeError(option, "PEM text: a string, a Buffer or a Uint8Array", value);
   const bytes = typeof value === "string" ? Buffer.from(value) : value;
   const problem = problemOf(Buffer.from(bytes).toString("latin1"));
@@ -359,7 +360,7 @@ function checkCredentials(value: unknown, hosts: readonly string[]): CheckedConn
 function checkCertificates(value: unknown, returned: boolean): CheckedCredentials {
   const option = returned ? "credentials()" : "credentials";
   // Certificates that are fetched must be there when a connection opens: the program fetches them in time.
-  if (value instanceof Promise) {
+  if (isPromise(value)) {
     value.catch(() => undefined);
     throw typeError(option, "an object, not a promise", value);
   }

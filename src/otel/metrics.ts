@@ -10,6 +10,7 @@ import type {
 } from "@opentelemetry/api";
 import type { AcquireOutcome, HoldEndReason, LockKind, LockMessage } from "../telemetry/messages.js";
 import { printable } from "../util/printable.js";
+import { isError } from "../util/realm.js";
 
 /** Names of attributes, of spans and of metrics. */
 export const ATTRIBUTES = {
@@ -66,7 +67,7 @@ export function holderAttributes(owner: string | undefined, fence: bigint | unde
  * with `names`.
  */
 export function exceptionOf(error: unknown, names: boolean): Exception & { readonly name: string } {
-  if (!(error instanceof Error)) return { name: typeof error };
+  if (!isError(error)) return { name: typeof error };
   const code = "code" in error && typeof error.code === "string" ? { code: error.code } : {};
   const message = names ? { message: printable(error.message, MAX_MESSAGE) } : {};
   return { name: printable(error.name, MAX_CLASS), ...code, ...message };

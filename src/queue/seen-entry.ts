@@ -114,9 +114,10 @@ export class SeenEntry {
 
 /** Cuts between two characters, never within one. */
 function cut(owner: string): string {
-  const { read } = new TextEncoder().encodeInto(owner, new Uint8Array(MAX_OWNER_BYTES));
-  // A part of a longer string would keep all of it in memory.
-  return read === owner.length ? owner : Buffer.from(owner.slice(0, read), "utf16le").toString("utf16le");
+  // Not by a TextEncoder: some test environments have none. A part of the longer string would keep all of it in memory.
+  if (Buffer.byteLength(owner) <= MAX_OWNER_BYTES) return owner;
+  const bytes = Buffer.alloc(MAX_OWNER_BYTES);
+  return bytes.toString("utf8", 0, bytes.write(owner));
 }
 
 function dateOf(since: string | undefined): Date | undefined {

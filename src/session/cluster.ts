@@ -1,4 +1,3 @@
-import { setMaxListeners } from "node:events";
 import { EtcdUnavailableError, type RenewalReport, SessionClosedError } from "../errors.js";
 import {
   checkDrain,
@@ -25,6 +24,7 @@ import { type ClusterState, disconnect, type EtcdServices } from "./connection.j
 import type { Lease, SessionState } from "./lease.js";
 import { adoptLease, openLease } from "./open-lease.js";
 import type { CloseOptions, SessionOptions, WaitOptions } from "./session-options.js";
+import { allowListeners } from "../util/abort.js";
 
 /**
  * A Cluster stands for its standing session, so the object outlives a lost session; a call that finds it lost before the
@@ -227,7 +227,7 @@ export class Session extends EventTarget implements AsyncDisposable {
   private constructor(lease: Lease) {
     super();
     // Any number of listeners is legitimate.
-    setMaxListeners(0, this);
+    allowListeners(this);
     this.#lease = lease;
     // An error thrown by a listener is an uncaughtException after all listeners ran: the rule of Node's EventTarget.
     lease.onState = (...change) => void this.dispatchEvent(new StateEvent(...change));

@@ -1,10 +1,9 @@
-import { setMaxListeners } from "node:events";
 import type { EtcdClient } from "../etcd/client.js";
 import { Keepalive, type Keeper } from "../etcd/keepalive.js";
 import { WatchHub } from "../etcd/watch-hub.js";
 import type { CheckedConnect } from "../options/connect.js";
 import type { Reading } from "../queue/contenders.js";
-import { AbortFanOut } from "../util/abort.js";
+import { AbortFanOut, newController } from "../util/abort.js";
 import { type Clock, pause } from "../util/clock.js";
 import { Timers } from "../util/timers.js";
 import { Guardian } from "./guardian.js";
@@ -62,9 +61,8 @@ export function newClusterState(
   { clock, observe = () => () => {}, startThread }: ClusterSurroundings,
 ): ClusterState {
   const leases = new Set<Lease>();
-  const closing = new AbortController();
   // Each opening under way adds a listener.
-  setMaxListeners(0, closing.signal);
+  const closing = newController();
   const timers = new Timers(clock, true);
   const services: EtcdServices = {
     options,

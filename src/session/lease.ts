@@ -1,4 +1,3 @@
-import { setMaxListeners } from "node:events";
 import {
   type EtcdRefusedError,
   type RenewalReport,
@@ -27,6 +26,7 @@ import {
   RenewalWaits,
   reportOf,
 } from "./renewal.js";
+import { newController } from "../util/abort.js";
 
 /** A renewal that etcd accepted. */
 interface Renewal {
@@ -222,7 +222,8 @@ export class Lease implements KeptLease {
   #sweeper: LatePutSweeper | undefined;
   /** Reports a change of state, after everything else has been notified. */
   onState: (state: SessionState, previous: SessionState, report: RenewalReport) => void = () => {};
-  readonly #over = new AbortController();
+  /** Each call in flight adds a listener. */
+  readonly #over = newController();
   #state: SessionState = "live";
   #renewal: Renewal;
   /** Set if another thread renews the lease. */
@@ -252,8 +253,6 @@ export class Lease implements KeptLease {
     this.delay = delay && new DelayLease(this.services, leaseId, delay);
     this.#renewal = { sent, ttlMs: this.ttlMs };
     this.#timers = new LeaseTimers(this.services.leaseTimers);
-    // Each call in flight adds a listener.
-    setMaxListeners(0, this.#over.signal);
     this.#closing = new Closing(this, cluster.leases);
     cluster.leases.add(this);
     cluster.guardian?.guard(this);

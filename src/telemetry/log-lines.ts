@@ -17,6 +17,7 @@ import type {
   RenewedMessage,
   SessionMessage,
 } from "./messages.js";
+import { isError } from "../util/realm.js";
 
 /** A name, an owner or the like on one line of a log, in quotation marks. */
 export const quoted = (text: string): string => `"${printable(text)}"`;
@@ -34,13 +35,13 @@ const session = (leaseId: bigint): string => `session ${hex(leaseId)}`;
 
 /** The code of an error of leasehold, or else its name. */
 function codeOf(error: unknown): Pick<LogFields, "error"> {
-  if (!(error instanceof Error)) return {};
+  if (!isError(error)) return {};
   return { error: isLeaseholdError(error) ? error.code : error.name };
 }
 
 /** The message of what was thrown, which may be anything. */
 function reason(error: unknown): string {
-  return printable(error instanceof Error ? error.message : String(error), 500);
+  return printable(isError(error) ? error.message : String(error), 500);
 }
 
 /** The last failure of each member. */

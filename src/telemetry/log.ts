@@ -46,6 +46,7 @@ import type {
   SessionMessage,
 } from "./messages.js";
 import { WaitLines } from "./wait-lines.js";
+import { isPromise } from "../util/realm.js";
 
 /** The entry before a call that waits. */
 export interface QueueReport {
@@ -84,7 +85,7 @@ class LogWriter {
     for (const logger of this.loggers) {
       try {
         const written = isLogFunction(logger) ? logger({ level, message, ...about }) : logger[level]?.(line);
-        if (written instanceof Promise) written.catch(() => undefined);
+        if (isPromise(written)) written.catch(() => undefined);
       } catch {
         // See above.
       }

@@ -10,6 +10,7 @@ import {
   secretTypeError,
   typeError,
 } from "../options/check.js";
+import { isAbortSignal } from "../util/realm.js";
 
 /** The options of `startEtcd()`. */
 export interface StartEtcdOptions {
@@ -265,7 +266,7 @@ export function checkLosable(value: unknown): CheckedLosable {
   const all: unknown = keys ?? [key];
   if (!Array.isArray(all) || all.length === 0 || !all.every((one) => typeof one === "string"))
     throw typeError("lock", "a lock, or another hold", value);
-  if (typeof revision !== "bigint" || !(signal instanceof AbortSignal))
+  if (typeof revision !== "bigint" || !isAbortSignal(signal))
     throw typeError("lock", "a lock, or another hold", value);
   return { keys: all, revision, signal };
 }

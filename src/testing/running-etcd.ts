@@ -1,4 +1,3 @@
-import { setMaxListeners } from "node:events";
 import type { Lock, Session } from "../index.js";
 import {
   checkAdvance,
@@ -10,6 +9,7 @@ import {
   checkPrefixOfKeys,
   checkQuiet,
 } from "./options.js";
+import { newController } from "../util/abort.js";
 
 export interface StartLimits {
   readonly signal: AbortSignal | undefined;
@@ -183,15 +183,14 @@ export class RunningEtcd implements TestEtcd {
   readonly #admin: Backdoor;
   readonly #until: Surroundings["until"];
   readonly #paused = new Set<Member>();
-  readonly #over = new AbortController();
+  /** Each call that waits adds a listener. */
+  readonly #over = newController();
   /** What `stop()` waits for: none of it may start a process after it. */
   readonly #underWay = new Set<Promise<unknown>>();
   #stopping: Promise<void> | undefined;
 
   /** `links` in the order of the members. */
   constructor(fleet: Fleet, links: readonly ClientLink[], { backdoor, until }: Surroundings) {
-    // Each call that waits adds a listener.
-    setMaxListeners(0, this.#over.signal);
     this.#fleet = fleet;
     this.#linked = links.map((link, index) => ({ link, member: fleet.members[index] as Member }));
     this.hosts = links.map(({ host }) => host);

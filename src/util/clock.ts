@@ -2,7 +2,7 @@
 // page in the browser set timers of their own. A timer runs in the library's own async context.
 import { uptime } from "node:os";
 import { AbortFanOut } from "./abort.js";
-import { inOwnContext } from "./own-context.js";
+import { clearImmediate, clearTimeout, inOwnContext, setImmediate, setTimeout } from "./own-context.js";
 
 /** A moment on two clocks. Leases are checked on both: neither alone detects suspend *and* ignores clock steps. */
 export interface Moment {

@@ -16,6 +16,10 @@ export const inOwnContext = <T>(start: () => T): T => own.runInAsyncScope(start)
 /** That of the process: the fake timers of test runners replace the global one, and delay what goes by it. */
 export const { queueMicrotask } = globalThis;
 
+/** Those of Node.js: test environments with a DOM have others in their place, or none. */
+export const { setTimeout, clearTimeout, setImmediate, clearImmediate } =
+  process.getBuiltinModule("node:timers");
+
 const NOT_COLLECTED = { requireManualDestroy: true };
 
 /** Each call has a context of its own: before Node.js 24, `enterWith()` in it changes the resource in which it runs, and so all that follows. */

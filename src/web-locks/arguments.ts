@@ -1,6 +1,7 @@
 import type { KeyValue } from "../etcd/port.js";
 import { prefixOf } from "../keys.js";
 import { rangeError, typeError } from "../options/check.js";
+import { isAbortSignal } from "../util/realm.js";
 
 export type WebLockMode = "exclusive" | "shared";
 
@@ -81,7 +82,7 @@ function convertMode(value: unknown): WebLockMode {
 }
 
 function convertSignal(value: unknown): AbortSignal | undefined {
-  if (value === undefined || value instanceof AbortSignal) return value;
+  if (value === undefined || isAbortSignal(value)) return value;
   throw typeError("signal", "an AbortSignal", value);
 }
 

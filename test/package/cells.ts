@@ -3,7 +3,7 @@ import { readdir, readFile } from "node:fs/promises";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
 import { stripVTControlCharacters } from "node:util";
-import { commonJs, esModule, testFile } from "./programs.js";
+import { commonJs, domTestFile, esModule, testFile } from "./programs.js";
 import { Folder, NotRun } from "./shell.js";
 import { weigh } from "./weights.js";
 
@@ -116,6 +116,10 @@ function testRunners({ tarball, hosts }: World): Cell[] {
       "commonjs/tsconfig.json": JSON.stringify(commonTs),
       "commonjs/jest.config.js": `module.exports = { preset: "ts-jest" };`,
       "commonjs/lock.test.ts": testFile("matrix/jest-commonjs"),
+      "jsdom/package.json": "{}",
+      "jsdom/tsconfig.json": JSON.stringify(commonTs),
+      "jsdom/jest.config.js": `module.exports = { preset: "ts-jest", testEnvironment: "jsdom" };`,
+      "jsdom/lock.test.ts": domTestFile("matrix/jest-jsdom"),
       "module/package.json": `{ "type": "module" }`,
       "module/tsconfig.json": JSON.stringify(moduleTs),
       "module/jest.config.js": `export default { preset: "ts-jest/presets/default-esm" };`,
@@ -124,6 +128,7 @@ function testRunners({ tarball, hosts }: World): Cell[] {
     await folder.install(
       tarball,
       "jest@30",
+      "jest-environment-jsdom@30",
       "ts-jest@29",
       "typescript@5.9",
       "@types/jest@30",
@@ -132,16 +137,21 @@ function testRunners({ tarball, hosts }: World): Cell[] {
     return folder;
   });
   const vitest = once(async () => {
-    const folder = await Folder.create("vitest", { "lock.test.ts": testFile("matrix/vitest") });
-    await folder.install(tarball, "vitest@4.1.12");
+    const folder = await Folder.create("vitest", {
+      "node/lock.test.ts": testFile("matrix/vitest"),
+      "jsdom/lock.test.ts": domTestFile("matrix/vitest-jsdom"),
+      "happy-dom/lock.test.ts": domTestFile("matrix/vitest-happy-dom"),
+    });
+    await folder.install(tarball, "vitest@4.1.12", "jsdom@26", "happy-dom@20");
     return folder;
   });
   const passed = (said: string): void => {
-    if (!/Tests:? +1 passed/.test(stripVTControlCharacters(said))) throw new Error(said);
+    if (!/Tests:? +[12] passed/.test(stripVTControlCharacters(said))) throw new Error(said);
   };
   return [
     ["Jest, CommonJS by ts-jest", "commonjs", []] as const,
     ["Jest, ES modules by ts-jest", "module", ["--experimental-vm-modules"]] as const,
+    ["Jest, jsdom", "jsdom", []] as const,
   ]
     .map(([name, folder, flags]): Cell => ({
       name,
@@ -152,15 +162,18 @@ function testRunners({ tarball, hosts }: World): Cell[] {
         return (await project.run(process.execPath, [program, "--version"])).trim();
       },
     }))
-    .concat({
-      name: "Vitest",
-      run: async () => {
-        const project = await vitest();
-        const program = path.join(project.path, "node_modules/vitest/vitest.mjs");
-        passed(await project.run(process.execPath, [program, "run", "--globals"], env));
-        return (await project.run(process.execPath, [program, "--version"])).trim();
-      },
-    });
+    .concat(
+      ["node", "jsdom", "happy-dom"].map((environment) => ({
+        name: environment === "node" ? "Vitest" : `Vitest, ${environment}`,
+        run: async () => {
+          const project = await vitest();
+          const program = path.join(project.path, "node_modules/vitest/vitest.mjs");
+          const args = ["run", "--globals", "--environment", environment, `${environment}/lock.test.ts`];
+          passed(await project.run(process.execPath, [program, ...args], env));
+          return (await project.run(process.execPath, [program, "--version"])).trim();
+        },
+      })),
+    );
 }
 
 export function cellsOf(world: World): Cell[] {

@@ -55,3 +55,50 @@ test("works", async () => {
   await check(leasehold, ${JSON.stringify(name)});
 });
 `;
+
+/**
+ * The same where the globals are those of a DOM: what else meets one of its classes, a timer, or bytes and errors of Node.js. The signals
+ * are those that the test itself sees.
+ */
+export const domTestFile = (name: string): string => `${testFile(name)}
+import { rootCertificates } from "node:tls";
+import { memoryEtcd } from "leasehold/testing";
+test("signals, events, bytes and timers", async () => {
+  const { connect, inspect, lockAll, Mutex, Session, ClusterLockManager } = leasehold;
+  const isTrue = (is, what) => { if (!is) throw new Error(what); };
+  const name = ${JSON.stringify(name)} + "-dom";
+  isTrue(typeof window === "object" && typeof document === "object", "no DOM");
+  const cluster = connect({ hosts: process.env.HOSTS, renewal: "worker" });
+  const stop = new AbortController();
+  const held = await new Mutex(cluster, name).lock({ signal: stop.signal });
+  const all = await lockAll(cluster, [name + "-a", name + "-b"]);
+  const both = held.signalWith(stop.signal);
+  for (const signal of [held.signal, all.signal, both]) isTrue(signal instanceof AbortSignal, "a foreign signal");
+  let aborts = 0;
+  for (const signal of [held.signal, all.signal, both]) signal.addEventListener("abort", () => aborts++);
+  const session = await Session.open(cluster);
+  let changes = 0;
+  session.addEventListener("statechange", ({ state }) => (changes += state === "closed" ? 1 : 0));
+  const waiting = new Mutex(session, name).lock({ signal: stop.signal }).catch((reason) => reason);
+  while ((await inspect(cluster, name)).waiters.length === 0);
+  stop.abort(new Error("enough"));
+  isTrue((await waiting).message === "enough", "no abort");
+  await Promise.all([held.release(), all.release()]);
+  isTrue(aborts === 3, "aborts: " + aborts);
+  await new ClusterLockManager(cluster).request(name + "-web", { signal: new AbortController().signal }, () => {});
+  await session.close();
+  isTrue(changes === 1, "changes: " + changes);
+  await cluster.close();
+
+  const rootCertificate = Buffer.from(rootCertificates[0]);
+  await connect({ hosts: "https://127.0.0.1:1", credentials: { rootCertificate } }).close();
+  const etcd = await memoryEtcd({ time: "virtual" });
+  const virtual = connect({ hosts: etcd.hosts, session: { ttlSeconds: 5 } });
+  const lost = await new Mutex(virtual, name).lock();
+  await etcd.cut();
+  await etcd.advance(10_000);
+  isTrue(lost.signal.reason.code === "LOCK_LOST", "not lost");
+  await virtual.close();
+  await etcd.stop();
+});
+`;

@@ -8,6 +8,8 @@ import type { Clock } from "../../util/clock.js";
 import { printable } from "../../util/printable.js";
 import { type CallOptions, gaveUp, type StreamHandlers, UnansweredError } from "../port.js";
 import { certificateFailure, foreignFailure, isUnreachable, readable, rejection } from "../refusals.js";
+import { isError } from "../../util/realm.js";
+import { setImmediate } from "../../util/own-context.js";
 
 /** How grpc-js wraps the reason for a failed connection: sometimes with a time, and with a note that is mostly empty. */
 const NO_CONNECTION =
@@ -120,7 +122,7 @@ export class UnaryCall {
   #failure(error: unknown): Error {
     if (this.#cancelled !== undefined) return this.#cancelled;
     if (this.#status) return failureOf(this.#status, this.host, this.#sent);
-    const message = printable(error instanceof Error ? error.message : String(error));
+    const message = printable(isError(error) ? error.message : String(error));
     return new UnansweredError(message, { cause: error, inDoubt: this.#sent });
   }
 

@@ -6,7 +6,7 @@ import { PackageMissingError } from "../../errors.js";
 import type { CheckedConnect } from "../../options/connect.js";
 import type { Etcd3Host } from "../../options/etcd3-client.js";
 import type { Clock } from "../../util/clock.js";
-import { inOwnContext } from "../../util/own-context.js";
+import { inOwnContext, setImmediate } from "../../util/own-context.js";
 import {
   type CallOptions,
   type KeepaliveStream,

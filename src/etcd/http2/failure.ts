@@ -1,6 +1,7 @@
 import { UnansweredError } from "../port.js";
 import { certificateFailure, isUnreachable, readable } from "../refusals.js";
 import type { ErrorName } from "./frames.js";
+import { isError } from "../../util/realm.js";
 
 /**
  * `connecting`: there was no connection yet. `turned away`: the peer asked for a certificate of the client, and closed the
@@ -60,8 +61,8 @@ export const isTlsVerdict = (error: unknown): boolean =>
 
 /** The reasons of several addresses, one after the other: the message of the error that collects them is empty. */
 export function messageOf(error: Error): string {
-  if (!(error instanceof AggregateError)) return error.message;
-  return error.errors.map((each: Error) => each.message).join("; ");
+  const { errors } = error as Partial<AggregateError>;
+  return Array.isArray(errors) ? errors.map((each: Error) => each.message).join("; ") : error.message;
 }
 
 /** The error for a call that ended without a status; `inDoubt`: the peer may have executed it. */
@@ -72,7 +73,7 @@ export function streamFailure(failure: StreamFailure, host: string, inDoubt: boo
     return new UnansweredError(readable(message), { kind: "unreachable", cause: failure });
   if (kind === "turned away") return new UnansweredError(readable(message), { kind: "turned away", inDoubt });
   // The message may quote the peer.
-  const isOwn = kind === "connecting" && cause instanceof Error;
+  const isOwn = kind === "connecting" && isError(cause);
   const refusal = isOwn ? certificateFailure(messageOf(cause), host, inDoubt) : undefined;
   return refusal ?? new UnansweredError(readable(message), { cause: failure, inDoubt });
 }

@@ -1,5 +1,6 @@
 import type { Timer } from "../../util/clock.js";
 import type { Timers } from "../../util/timers.js";
+import { setImmediate } from "../../util/own-context.js";
 
 export interface HeartbeatSetting {
   /** A connection in use that is silent for this long is pinged. */

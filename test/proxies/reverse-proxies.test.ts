@@ -47,15 +47,16 @@ const waiting = (expect: ExpectStatic, name: string, places: number) =>
 const proxies = [
   { name: "nginx", start: startNginx, drained: /worker process \d+ exited with code 0/ },
   { name: "HAProxy", start: startHaproxy, drained: /Former worker \(\d+\) exited/ },
-  { name: "Envoy", start: startEnvoy },
-  { name: "nghttpx", start: startNghttpx },
+  { name: "Envoy", start: startEnvoy, hasTable: true },
+  { name: "nghttpx", start: startNghttpx, hasTable: true },
   { name: "Apache", start: startApache },
   { name: "Caddy", start: startCaddy },
 ];
 const found = proxies.filter(({ name }) => process.env["LEASEHOLD_PROXIES"]?.includes(name));
 
 // They mostly wait, each for a proxy of its own.
-describe.for(found)("behind $name", { concurrent: true, timeout: 60_000 }, ({ name, start, drained }) => {
+const SLOW = { concurrent: true, timeout: 60_000 };
+describe.for(found)("behind $name", SLOW, ({ name, start, drained, hasTable = false }) => {
   describe.for([
     { over: "TCP", tls: false },
     { over: "TLS", tls: true },
@@ -119,6 +120,19 @@ describe.for(found)("behind $name", { concurrent: true, timeout: 60_000 }, ({ na
       const calls = Array.from({ length: 200 }, () => member.range({ key: "a" }, CALL));
       await expect(Promise.all(calls)).resolves.toHaveLength(200);
     });
+
+    test.runIf(hasTable).for([0, 100])(
+      "a table of %i bytes for headers costs no call",
+      async (table, { expect }) => {
+        await using proxy = await behind({ table });
+        const { protocol, port } = new URL(proxy.endpoint);
+        const tap = await startTcpProxy({ port: Number(port) });
+        using member = memberBehind({ endpoint: `${protocol}//127.0.0.1:${tap.port}` });
+        for (let n = 0; n < 20; n++) await member.range({ key: "a" }, CALL);
+        expect(tap.accepted).toBe(1);
+        await tap.stop();
+      },
+    );
 
     test("200 locks and 200 waiters need few streams", async ({ expect }) => {
       await using proxy = await behind({ streams: 3 });

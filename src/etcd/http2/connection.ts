@@ -48,6 +48,7 @@ import {
   writeFrameHeader,
 } from "./frames.js";
 import { Heartbeat, type HeartbeatSetting } from "./heartbeat.js";
+import { NO_TABLE } from "./hpack.js";
 import {
   type ClientSocket,
   FirstBytes,
@@ -134,6 +135,8 @@ export class Connection extends Endpoint {
   /** Streams below this ID were opened before the peer's SETTINGS arrived. */
   #earlyEnd = 0;
   readonly #settings = new PeerSettings();
+  /** The peer has been told that we use no table. */
+  #saidNoTable = false;
   /** Bytes of DATA that the peer accepts on the connection. */
   #sendWindow = INITIAL_WINDOW;
   /** Bytes received since the last WINDOW_UPDATE for the connection. */
@@ -388,7 +391,8 @@ export class Connection extends Endpoint {
   /** Returns whether `stream` has to wait for nothing but its own window. */
   #send(stream: Http2Stream, writer: SocketWriter): boolean {
     if (stream.id === 0) {
-      if (this.#nextId > LAST_ID) return this.#refuse(stream);
+      const refusal = this.#refusalOf(stream);
+      if (refusal !== undefined) return this.#refuse(stream, refusal);
       const most = this.#state === "greeting" ? EARLY_STREAMS : this.#settings.maxConcurrentStreams;
       if (this.#streams.size >= most) return false;
       stream.id = this.#nextId;
@@ -396,7 +400,10 @@ export class Connection extends Endpoint {
       stream.sendWindow = this.#settings.initialWindow;
       this.#streams.set(stream.id, stream);
       const { maxFrameSize } = this.#settings;
-      writer.write(headersFrames(stream.id, stream.request.headers, { endStream: false, maxFrameSize }));
+      const { block } = stream.request.headers;
+      const whole = this.#saidNoTable ? block : Buffer.concat([NO_TABLE, block]);
+      this.#saidNoTable = true;
+      writer.write(headersFrames(stream.id, whole, { endStream: false, maxFrameSize }));
       stream.opened();
     }
     // The caller may have cancelled the stream when it was opened.
@@ -407,10 +414,20 @@ export class Connection extends Endpoint {
     return true;
   }
 
-  /** The stream waited here while others used the last IDs. */
-  #refuse(stream: Http2Stream): true {
+  /** Why `stream` will never be opened: others used the last IDs while it waited here, or the peer would not read its headers. */
+  #refusalOf({ request }: Http2Stream): StreamFailure | undefined {
+    if (this.#nextId > LAST_ID)
+      return new StreamFailure("retired", "all stream IDs of the connection are used");
+    const { maxHeaderListSize } = this.#settings;
+    const { listBytes } = request.headers;
+    if (listBytes <= maxHeaderListSize) return undefined;
+    const limit = `it takes ${maxHeaderListSize} bytes of headers at most (MAX_HEADER_LIST_SIZE)`;
+    return new StreamFailure("forbidden", `${limit}, and a request has ${listBytes}`);
+  }
+
+  #refuse(stream: Http2Stream, refusal: StreamFailure): true {
     this.#remove(stream);
-    stream.lost(new StreamFailure("retired", "all stream IDs of the connection are used"), false);
+    process.nextTick(() => stream.lost(refusal, false));
     return true;
   }
 

@@ -1,4 +1,4 @@
-import { UnansweredError } from "../port.js";
+import { MemberRefusedError, UnansweredError } from "../port.js";
 import { certificateFailure, isUnreachable, readable } from "../refusals.js";
 import type { ErrorName } from "./frames.js";
 import { isError } from "../../util/realm.js";
@@ -8,9 +8,10 @@ import { isError } from "../../util/realm.js";
  * connection. `lost`: it broke, or did not answer a ping. `protocol`: the peer violated
  * the protocol. `calm`: the peer asks for fewer pings or calls (ENHANCE_YOUR_CALM). `reset`: the peer reset this one
  * stream. `left`: the peer ends the connection without a complaint, such as before a restart. `retired`: this side closed it.
+ * `forbidden`: the settings of the peer do not permit the request.
  */
 export type FailureKind =
-  "connecting" | "turned away" | "lost" | "protocol" | "calm" | "reset" | "left" | "retired";
+  "connecting" | "turned away" | "lost" | "protocol" | "calm" | "reset" | "left" | "retired" | "forbidden";
 
 /** Why a stream ended before its answer was complete. Whether the peer processed the request is a separate matter. */
 export class StreamFailure extends Error {
@@ -71,6 +72,7 @@ export function streamFailure(failure: StreamFailure, host: string, inDoubt: boo
   if (kind === "calm") return new UnansweredError(readable(message), { kind: "calm", inDoubt });
   if (kind === "connecting" && isUnreachable(message))
     return new UnansweredError(readable(message), { kind: "unreachable", cause: failure });
+  if (kind === "forbidden") return new MemberRefusedError("member", message, { host });
   if (kind === "turned away") return new UnansweredError(readable(message), { kind: "turned away", inDoubt });
   // The message may quote the peer.
   const isOwn = kind === "connecting" && isError(cause);

@@ -317,11 +317,15 @@ function contentOf({ flags, payload }: Frame, fields: number): Buffer {
 
 export const MAX_WINDOW = 0x7fff_ffff;
 
-/** What the peer asks of what is sent to it: RFC 9113, section 6.5.2, with the values that hold before its first SETTINGS. */
+/**
+ * What the peer asks of what is sent to it: RFC 9113, section 6.5.2, with the values that hold before its first SETTINGS. Its
+ * HEADER_TABLE_SIZE limits nothing: see `NO_TABLE`.
+ */
 export class PeerSettings {
   maxConcurrentStreams = Infinity;
   initialWindow = 65_535;
   maxFrameSize = 16_384;
+  maxHeaderListSize = Infinity;
 
   /** @throws {Http2Error} on values that the RFC forbids. */
   apply(payload: Buffer): void {
@@ -345,6 +349,9 @@ export class PeerSettings {
         if (value < 16_384 || value > 0xff_ffff)
           throw new Http2Error("PROTOCOL_ERROR", `the peer sets a frame size of ${value} bytes`);
         this.maxFrameSize = value;
+        break;
+      case SETTING.MAX_HEADER_LIST_SIZE:
+        this.maxHeaderListSize = value;
         break;
       case SETTING.ENABLE_PUSH:
         if (value !== 0) throw new Http2Error("PROTOCOL_ERROR", "the peer enables push for a client");

@@ -1,6 +1,6 @@
-// Header blocks (RFC 7541). A block stands alone, as we announce a dynamic table of size 0 and put nothing into that of the
-// peer. That is why `HeaderDecoder` may return the result of an equal block. A header with a secret is a literal that is
-// never indexed, and no error shows its value.
+// Header blocks (RFC 7541). A block stands alone, as neither side has a dynamic table: we announce one of size 0, and our first
+// block says that we use none of the peer's. That is why `HeaderDecoder` may return the result of an equal block. A header with
+// a secret is a literal that is never indexed, and no error shows its value.
 import { Http2Error } from "./frames.js";
 
 /**
@@ -266,6 +266,16 @@ const INTEGER_BYTES = 5;
 
 const MOST_CACHED = 16;
 const LARGEST_CACHED = 128;
+
+/**
+ * Begins the first header block of a connection: the dynamic table has size 0 from here on. A peer that lowers its limit demands
+ * an update in the next block, unless the table is small enough already (RFC 7541 section 4.2, RFC 9113 section 4.3.1).
+ */
+export const NO_TABLE = Buffer.of(SIZE_UPDATE);
+
+/** The size of a header list, as SETTINGS_MAX_HEADER_LIST_SIZE limits it. */
+export const listBytesOf = (headers: readonly (readonly [name: string, value: string])[]): number =>
+  headers.reduce((sum, [name, value]) => sum + name.length + value.length + HEADER_OVERHEAD, 0);
 
 /** Encodes names in lower case and ASCII values, in that order, without Huffman code. */
 export function encodeHeaders(headers: readonly (readonly [name: string, value: string])[]): Buffer {

@@ -44,9 +44,16 @@ import {
   encodeWatchProgress,
 } from "./codec-write.js";
 import { Connection, type ConnectionSetting } from "./connection.js";
-import { encodeHeaders } from "./hpack.js";
+import { encodeHeaders, listBytesOf } from "./hpack.js";
 import type { OpenSocket, Target } from "./socket.js";
-import { DuplexStream, type Http2Stream, type Method, type Peer, UnaryStream } from "./stream.js";
+import {
+  DuplexStream,
+  type EncodedHeaders,
+  type Http2Stream,
+  type Method,
+  type Peer,
+  UnaryStream,
+} from "./stream.js";
 
 /** Where a connection to `host` goes: `http(s)://name:port` or `unix://path`; TLS with `https://` or credentials. */
 export function targetOf(host: string, credentials: CheckedCredentials | undefined): Omit<Target, "turn"> {
@@ -72,12 +79,12 @@ type Header = readonly [name: string, value: string];
  * of the present token are kept.
  */
 export class RequestHeaders {
-  readonly #blocks = new Map<string, Buffer>();
+  readonly #blocks = new Map<string, EncodedHeaders>();
   #token: string | undefined;
 
   constructor(private readonly target: Omit<Target, "turn">) {}
 
-  of(path: string, token: string | undefined, added: readonly Header[] = []): Buffer {
+  of(path: string, token: string | undefined, added: readonly Header[] = []): EncodedHeaders {
     if (token !== this.#token) {
       this.#token = token;
       this.#blocks.clear();
@@ -88,7 +95,7 @@ export class RequestHeaders {
     const name = tls?.serverName ?? (hostname.includes(":") ? `[${hostname}]` : hostname);
     // As Go's gRPC has it for sockets.
     const authority = socket === undefined ? `${name}:${port}` : "localhost";
-    const block = encodeHeaders([
+    const headers: readonly Header[] = [
       [":method", "POST"],
       [":scheme", tls ? "https" : "http"],
       [":path", path],
@@ -98,13 +105,14 @@ export class RequestHeaders {
       ["te", "trailers"],
       ...added,
       ...(token === undefined ? [] : ([["token", token]] as const)),
-    ]);
-    this.#blocks.set(path, block);
-    return block;
+    ];
+    const encoded = { block: encodeHeaders(headers), listBytes: listBytesOf(headers) };
+    this.#blocks.set(path, encoded);
+    return encoded;
   }
 
   /** For a stream: a member that is cut off from its peers ends it after some seconds instead of staying silent. */
-  ofStream(path: string, token: string | undefined): Buffer {
+  ofStream(path: string, token: string | undefined): EncodedHeaders {
     return this.of(path, token, [["hasleader", "true"]]);
   }
 }

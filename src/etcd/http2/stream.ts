@@ -18,10 +18,16 @@ export interface Method<Answer = unknown> {
   decode(message: Buffer): Answer;
 }
 
+/** The headers of a request: see `RequestHeaders`. */
+export interface EncodedHeaders {
+  readonly block: Buffer;
+  /** What they count for in the peer's MAX_HEADER_LIST_SIZE. */
+  readonly listBytes: number;
+}
+
 export interface Request<Answer = unknown> {
   readonly method: Method<Answer>;
-  /** The header block: see `RequestHeaders`. */
-  readonly headers: Buffer;
+  readonly headers: EncodedHeaders;
   /** The one message of a unary call, with its gRPC prefix. `undefined`: any number of messages, by `write`. */
   readonly message?: Buffer;
 }

@@ -79,7 +79,8 @@ export async function buildOf({ name, patches }: Pick<Mutant, "name" | "patches"
     ].map(load),
   );
   const { GrpcMember, RequestHeaders } = member as typeof Grpc;
-  const block = new RequestHeaders({ hostname: "etcd", port: 2379, tls: undefined }).ofStream("/", undefined);
+  const target = { hostname: "etcd", port: 2379, tls: undefined };
+  const { block } = new RequestHeaders(target).ofStream("/", undefined);
   const { createCluster } = connect as Pick<Build, "createCluster">;
   const requiresLeader = new HeaderDecoder(65_536).decode(block).has("hasleader");
   return {

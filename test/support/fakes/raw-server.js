@@ -35,22 +35,26 @@ export function framed(bytes) {
 }
 
 export class RawServer {
-  #server = http2.createServer();
-  /** @type {Set<http2.ServerHttp2Session>} */
-  #sessions = new Set();
+  #server;
+  /** @type {Set<http2.ServerHttp2Session>} The open ones. */
+  sessions = new Set();
   #answer;
   port = 0;
   /** The total number of accepted connections. */
   accepted = 0;
 
-  /** @param {(call: Call) => Answer} answer to each message of each call; only a `status` ends a stream */
-  constructor(answer) {
+  /**
+   * @param {(call: Call) => Answer} answer to each message of each call; only a `status` ends a stream
+   * @param {http2.ServerOptions} [options]
+   */
+  constructor(answer, options = {}) {
+    this.#server = http2.createServer(options);
     this.#answer = answer;
     this.#server.on("session", (session) => {
-      this.#sessions.add(session);
+      this.sessions.add(session);
       this.accepted += 1;
       session.on("error", () => {});
-      session.once("close", () => this.#sessions.delete(session));
+      session.once("close", () => this.sessions.delete(session));
     });
     this.#server.on("stream", (stream, headers) => this.#called(stream, headers));
   }
@@ -86,7 +90,7 @@ export class RawServer {
 
   async stop() {
     const closed = new Promise((resolve) => this.#server.close(resolve));
-    for (const session of this.#sessions) session.destroy();
+    for (const session of this.sessions) session.destroy();
     await closed;
   }
   async [Symbol.asyncDispose]() {
@@ -142,9 +146,9 @@ class Speaker {
   }
 }
 
-/** @param {ConstructorParameters<typeof RawServer>[0]} answer */
-export async function startRawServer(answer) {
-  const server = new RawServer(answer);
+/** @param {ConstructorParameters<typeof RawServer>} options */
+export async function startRawServer(...options) {
+  const server = new RawServer(...options);
   await server.listen();
   return server;
 }

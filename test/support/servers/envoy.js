@@ -35,7 +35,7 @@ const typed = (/** @type {string} */ type, /** @type {object} */ rest) => ({
 });
 
 /** @param {import("./reverse-proxy.js").ProxySetting} setting @param {{ port: number, folder: string }} place */
-function configuration({ target, pair, streams = 100, idleS = 60 }, { port, folder }) {
+function configuration({ target, pair, streams = 100, idleS = 60, table = 4096 }, { port, folder }) {
   const file = { filename: `${folder}/pair.pem` };
   const tls = {
     name: "tls",
@@ -51,7 +51,7 @@ function configuration({ target, pair, streams = 100, idleS = 60 }, { port, fold
     codec_type: "HTTP2",
     stream_idle_timeout: `${idleS}s`,
     common_http_protocol_options: { idle_timeout: `${idleS}s` },
-    http2_protocol_options: { max_concurrent_streams: streams },
+    http2_protocol_options: { max_concurrent_streams: streams, hpack_table_size: table },
     route_config: {
       virtual_hosts: [
         {

@@ -25,13 +25,14 @@ export async function startNghttpx(setting) {
 }
 
 /** @param {import("./reverse-proxy.js").ProxySetting} setting @param {{ port: number, folder: string }} place */
-function configuration({ target, pair, streams = 100, idleS = 60 }, { port, folder }) {
+function configuration({ target, pair, streams = 100, idleS = 60, table = 4096 }, { port, folder }) {
   return `
 frontend=127.0.0.1,${port}${pair ? "" : ";no-tls"}
 backend=127.0.0.1,${target};;proto=h2
 ${pair ? `private-key-file=${folder}/pair.pem\ncertificate-file=${folder}/pair.pem` : ""}
 workers=1
 frontend-http2-max-concurrent-streams=${streams}
+frontend-http2-decoder-dynamic-table-size=${table}
 frontend-http2-read-timeout=${idleS}s
 stream-read-timeout=${idleS}s
 stream-write-timeout=${idleS}s

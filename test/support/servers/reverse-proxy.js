@@ -17,6 +17,7 @@ const ATTEMPTS = 5;
  * @property {number} [streams] how many a client may have open on one connection
  * @property {number} [requests] how many a client may send on one connection; nginx only
  * @property {number} [idleS] the idle time-outs
+ * @property {number} [table] bytes for the headers of each client's requests: its HEADER_TABLE_SIZE; Envoy and nghttpx only
  * @property {number} [drainS] how long the streams of an old configuration continue after a reload
  */
 

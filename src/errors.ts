@@ -16,7 +16,7 @@ export interface RenewalReport {
    * event loop. 0 if none of its timers was more than 50 ms late.
    */
   readonly stalledMs: number;
-  /** The last failure of each member in that time, by host. */
+  /** The last failure of each member in that time, by host; an EtcdRefusedError if etcd refuses to renew the lease. */
   readonly members: ReadonlyMap<string, Error>;
 }
 
@@ -95,6 +95,17 @@ const MAX_REASON = 2000;
 export const failuresText = (members: ReadonlyMap<string, Error>): string =>
   [...members].map(([host, { message }]) => `${host}: ${printable(message, MAX_REASON)}`).join("; ");
 
+/** What these failures say: a server that has refused was not silent. The failures by which servers refuse have a `reason`. */
+export function silenceOf(members: ReadonlyMap<string, Error>): string {
+  const refusals = [...members.values()].filter((error) => "reason" in error).length;
+  if (refusals === 0) return "etcd did not answer";
+  return refusals === members.size ? "etcd refused" : "etcd did not answer, or refused";
+}
+
+/** The same, with the last failure of each member. */
+export const silenceText = (members: ReadonlyMap<string, Error>): string =>
+  `${silenceOf(members)}${members.size > 0 ? `: ${failuresText(members)}` : ""}`;
+
 /** The failures of members as the `cause` of an error. */
 export const causeOf = (members: ReadonlyMap<string, Error>): AggregateError =>
   new AggregateError([...members.values()], "every member that was tried failed");
@@ -107,7 +118,7 @@ export class EtcdUnavailableError extends LeaseholdError {
   readonly #members: ReadonlyMap<string, Error>;
 
   constructor(what: string, members: ReadonlyMap<string, Error>) {
-    super(`etcd did not answer (${what})${members.size > 0 ? `: ${failuresText(members)}` : ""}`, {
+    super(`${silenceOf(members)} (${what})${members.size > 0 ? `: ${failuresText(members)}` : ""}`, {
       cause: causeOf(members),
     });
     this.#what = what;
@@ -198,7 +209,8 @@ const lossText: Record<Loss, string> = {
 /**
  * The lease is gone, or may be: its deadline passed (`expired`), or etcd reported that it does not exist (`revoked`). The
  * message of an `expired` one says whether this process did not run, etcd did not answer, or both, or that etcd refused the
- * renewals. `cause` is an AggregateError of `members` if etcd did not answer, and the EtcdRefusedError if it refused.
+ * renewals. `cause` is an AggregateError of `members` if etcd did not answer, and the EtcdRefusedError if it refused, which is in
+ * `members`, too.
  */
 export class SessionLostError extends LeaseholdError {
   readonly code = "SESSION_LOST";

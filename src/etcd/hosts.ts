@@ -126,9 +126,16 @@ export class Hosts {
     return are && !this.reached;
   }
 
-  /** Why no host has answered yet, by host. During the first attempt, only the host in use is listed. */
-  get lastFailures(): ReadonlyMap<string, Error> {
-    const failures = errorsOf(this.#all, ({ unanswered }) => this.#isLast(unanswered) && unanswered);
+  /**
+   * Why no host has answered a call that took `ms`, by host: an answer to another call does not hide why its attempts failed. During
+   * the first attempt, only the host in use is listed.
+   */
+  lastFailures(ms: number | undefined = 0): ReadonlyMap<string, Error> {
+    const since = this.clock.monotonic() - ms;
+    const last = errorsOf(this.#all, ({ unanswered }) => this.#isLast(unanswered) && unanswered);
+    const isRecent = ({ unanswered }: Host): Failure | false | undefined =>
+      unanswered && unanswered.at > since && unanswered;
+    const failures = last.size > 0 ? last : errorsOf(this.#all, isRecent);
     if (failures.size > 0 || this.hostInUse === undefined) return failures;
     return new Map([[this.hostInUse, new UnansweredError("no answer yet")]]);
   }

@@ -239,8 +239,17 @@ export class Keepalive implements Keeper {
       this.#reopening = held;
       const reopen = (): void => void (this.#reopening === held && this.#reopen());
       // A rejected or unanswered request leaves no token, so it is repeated after the next pause.
-      void this.client.freshToken(this.#over.signal).then(reopen, reopen);
+      void this.client.freshToken(this.#over.signal).then(reopen, (error: unknown) => {
+        if (this.#reopening === held && error instanceof EtcdRefusedError) this.#refused(error);
+        reopen();
+      });
     });
+  }
+
+  /** No lease is renewed: etcd accepts the user no more. */
+  #refused(refusal: EtcdRefusedError): void {
+    const error = refusal.during("renew a lease");
+    for (const listener of [...this.#listeners.values()]) listener.refused?.(error);
   }
 
   #failed(member: Member): void {

@@ -145,6 +145,8 @@ export class Membership {
     const scheme = this.#secure ? "https:" : "http:";
     return urls.slice(0, MAX_HOSTS).flatMap((url) => {
       try {
+        // One URL is one host, whatever a server has put into it.
+        if (url.includes(",")) return [];
         return checkHosts(url, context).filter((host) => host.startsWith(scheme));
       } catch {
         return [];

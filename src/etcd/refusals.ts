@@ -46,10 +46,12 @@ export function readable(details: string): string {
 }
 
 /**
- * How Node.js reports that no process listens on a port, that the name service knows no such name, and that a path has no socket.
+ * How Node.js reports that no process listens on a port, that the name service knows no such name, and that a path leads to no
+ * socket, or to none that this process may use.
  * grpc-js reports every failure of the name service in the same way.
  */
-const UNREACHABLE = /\b(?:ECONNREFUSED|ENOTFOUND)\b|^connect ENOENT \/|^Name resolution failed for target /;
+const UNREACHABLE =
+  /\b(?:ECONNREFUSED|ENOTFOUND)\b|^connect (?:ENOENT|EACCES|EPERM|ELOOP|ENOTDIR|EPROTOTYPE) \/|^Name resolution failed for target /;
 
 /** Whether `reason` says so of each address that was tried: `messageOf` lists them with semicolons. */
 export const isUnreachable = (reason: string): boolean =>

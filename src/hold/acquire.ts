@@ -119,7 +119,7 @@ function waitFor<Target, T>(
   const onUnwanted = (granted: T): void => by.unwanted(granted, target, lease);
   if (by.tried || limitMs === undefined) {
     const onTimeout = (): Error =>
-      new EtcdUnavailableError(by.tried?.(target) ?? "", services.client.hosts.lastFailures);
+      new EtcdUnavailableError(by.tried?.(target) ?? "", services.client.hosts.lastFailures(limitMs));
     return settleWithin(waiter.granted, limits, services, { onTimeout, onGiveUp, onUnwanted });
   }
   const probe = new HolderProbe(lease, waiter, limitMs);
@@ -192,9 +192,9 @@ class Repetition {
   #overdue(error: unknown): unknown {
     if (this.tries || error instanceof EtcdUnavailableError) return error;
     const { timeoutMs = 0 } = this.wait;
-    const { failing, lastFailures } = this.target.source.services.client.hosts;
-    if (failing || !this.#hadPlace)
-      return new EtcdUnavailableError(`open a session within ${timeoutMs} ms`, lastFailures);
+    const { hosts } = this.target.source.services.client;
+    if (hosts.failing || !this.#hadPlace)
+      return new EtcdUnavailableError(`open a session within ${timeoutMs} ms`, hosts.lastFailures(timeoutMs));
     return new LockTimeoutError(this.target.name, timeoutMs, undefined, undefined, REJOINING);
   }
 
@@ -302,7 +302,7 @@ class HolderProbe {
   }
 
   #unavailable(timeoutMs: number): EtcdUnavailableError {
-    const { lastFailures } = this.lease.services.client.hosts;
+    const lastFailures = this.lease.services.client.hosts.lastFailures(timeoutMs);
     const read = this.#failure instanceof EtcdUnavailableError ? this.#failure.members : lastFailures;
     const members = read.size > 0 ? read : lastFailures;
     return new EtcdUnavailableError(`lock "${this.waiter.waitingFor.name}" within ${timeoutMs} ms`, members);

@@ -35,10 +35,16 @@ export function checkHosts(value: unknown, context: HostsContext): readonly stri
   if (given.length === 0) throw typeError(option, RULE, value);
   const hosts = given.flatMap((text) => {
     if (typeof text !== "string") throw typeError(option, RULE, text);
-    return hostsIn(text, context);
+    // The path of a socket may contain a comma.
+    return text.startsWith("unix:") && typeof value !== "string"
+      ? text.split(AT_SCHEME).map((host) => normalHost(host, context))
+      : hostsIn(text, context);
   });
   return Object.freeze([...new Set(hosts)]);
 }
+
+/** The comma before a host with a scheme. */
+const AT_SCHEME = /\s*,\s*(?=(?:unix|srv|memory|https?):)/;
 
 /** One cluster has one set of credentials. @throws {RangeError} */
 export function checkOneScheme(option: string, hosts: readonly string[]): void {
@@ -51,6 +57,15 @@ function hostsIn(text: string, context: HostsContext): string[] {
   // Before the text is cut at its commas: a password may contain one, and no part of it may get into an error.
   if (text.includes("@")) throw rangeError(option, "without a user and a password (give auth instead)", text);
   const parts = text.split(",").map((part) => part.trim());
+  const afterSocket = parts.findIndex(
+    (part, at) => parts[at - 1]?.startsWith("unix:") && !/^\w+:\D|^$/.test(part),
+  );
+  if (afterSocket > 0)
+    throw rangeError(
+      option,
+      "an array if the path of a socket contains a comma, and else http:// before the next host",
+      text,
+    );
   const hosts = parts.filter((part) => part !== "").map((part) => normalHost(part, context));
   if (hosts.length === 0) throw rangeError(option, RULE, text);
   return hosts;

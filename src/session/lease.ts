@@ -483,7 +483,8 @@ export class Lease implements KeptLease {
 
   #report(now = this.services.clock.now()): RenewalReport {
     const leftMs = remainingMs(this.#renewal, now);
-    return reportOf(this, this.#timers.stalls, { sent: this.#renewal.sent, now, leftMs });
+    const { sent } = this.#renewal;
+    return reportOf(this, this.#timers.stalls, { sent, now, leftMs, refusal: this.#refusal });
   }
 
   #lossReport(now?: Moment): LossReport {

@@ -62,7 +62,7 @@ async function renewBoth(
     return await renewOnce(services, leaseId, limits);
   } catch (error) {
     if (!(error instanceof SessionLostError)) throw error;
-    throw new EtcdUnavailableError("grant a lease", services.client.hosts.lastFailures);
+    throw new EtcdUnavailableError("grant a lease", services.client.hosts.lastFailures(limits.timeoutMs));
   }
 }
 
@@ -124,7 +124,8 @@ function within<T>(
   promise: Promise<T>,
   wait: Limits & { readonly what: string },
 ): Promise<T> {
-  const onTimeout = (): Error => new EtcdUnavailableError(wait.what, services.client.hosts.lastFailures);
+  const onTimeout = (): Error =>
+    new EtcdUnavailableError(wait.what, services.client.hosts.lastFailures(wait.timeoutMs));
   return settleWithin(promise, wait, services, { onTimeout });
 }
 
@@ -197,7 +198,9 @@ function renewOnce(services: EtcdServices, leaseId: bigint, limits: Limits): Pro
         end(() => reject(new SessionLostError(leaseId, "revoked", "etcd has no such lease"))),
     };
     const giveUp = (): void =>
-      end(() => reject(new EtcdUnavailableError("renew a lease", client.hosts.lastFailures)));
+      end(() =>
+        reject(new EtcdUnavailableError("renew a lease", client.hosts.lastFailures(limits.timeoutMs))),
+      );
     const timer = clock.after(limits.timeoutMs, giveUp);
     const stop = aborts.add(limits.signal, () => end(() => reject(limits.signal.reason as Error)));
     const end = (settle: () => void): void => {

@@ -1,9 +1,11 @@
 import type { EtcdRefusedError } from "../errors.js";
 import type { EtcdClient } from "../etcd/client.js";
 import { type DelayListener, Keepalive, type KeptLease, type LeaseListener } from "../etcd/keepalive.js";
+import { MemberRefusedError } from "../etcd/port.js";
 import type { Clock, Moment, Timer } from "../util/clock.js";
 import { Timers } from "../util/timers.js";
 import {
+  type FailureNews,
   type RenewalNews,
   type RenewalOrder,
   shared,
@@ -174,5 +176,7 @@ export class RenewalThread {
   }
 }
 
-const failuresOf = ({ hosts }: EtcdClient): (readonly [string, string])[] =>
-  [...hosts.failureOf].map(([host, { error }]) => [host, error.message] as const);
+const failuresOf = ({ hosts }: EtcdClient): FailureNews[] =>
+  [...hosts.failureOf].map(([host, { error }]) =>
+    error instanceof MemberRefusedError ? [host, error.message, error.reason] : [host, error.message],
+  );

@@ -16,7 +16,7 @@ import {
   type KeptLease,
   type LeaseListener,
 } from "../etcd/keepalive.js";
-import { type CallOptions, type Member, UnansweredError } from "../etcd/port.js";
+import { type CallOptions, type Member, MemberRefusedError, UnansweredError } from "../etcd/port.js";
 import { Backoff, type Pauses } from "../etcd/retry.js";
 import { rangeError } from "../options/check.js";
 import type { CheckedConnect } from "../options/connect.js";
@@ -24,6 +24,7 @@ import type { Clock, Moment, Timer } from "../util/clock.js";
 import { inOwnContext } from "../util/own-context.js";
 import { Certificates, programOf, reachOf } from "./reach.js";
 import {
+  type FailureNews,
   newRenewal,
   type RenewalNews,
   type RenewalOrder,
@@ -95,6 +96,11 @@ const WARNING = { type: "LeaseholdWarning", code: "RENEWAL_WORKER_ENDED" };
 const warningOf = (why: string): string =>
   `The worker thread does not renew leases: ${why}. ` +
   "Until one does, the main thread renews them, and a blocked event loop costs its locks after the TTL.";
+
+const failureOf = ([host, message, reason]: FailureNews): Error =>
+  reason === undefined
+    ? new UnansweredError(message)
+    : new MemberRefusedError(reason, message, { host, inDoubt: false });
 
 const maxStallOf = ({ maxStallMs, ttlMs }: KeptLease): number => maxStallMs ?? ttlMs;
 
@@ -324,7 +330,7 @@ export class RenewalWorker implements Keeper {
 
   #heard(news: RenewalNews): void {
     if (news.is === "failing") {
-      this.#failures = new Map(news.failures.map(([host, message]) => [host, new UnansweredError(message)]));
+      this.#failures = new Map(news.failures.map((failure) => [failure[0], failureOf(failure)]));
       for (const [host, error] of this.#failures) this.client.hosts.streamFailed(host, error);
       return this.#tellReach(true);
     }

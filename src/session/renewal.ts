@@ -7,10 +7,10 @@
 //   reason; with one, etcd is a second reason only if a member failed and this process ran long enough for two attempts.
 import {
   type EtcdRefusedError,
-  failuresText,
   type RenewalReport,
   type SessionClosedError,
   SessionLostError,
+  silenceText,
 } from "../errors.js";
 import { renewedChannel, sessionChannel } from "../telemetry/channels.js";
 import type { SessionStateName } from "../telemetry/messages.js";
@@ -137,20 +137,24 @@ interface Progress {
   readonly sent: Moment;
   readonly now: Moment;
   readonly leftMs: number;
+  /** Why etcd has not renewed it since. */
+  readonly refusal: EtcdRefusedError | undefined;
 }
 
 export function reportOf(lease: Lease, stalls: Stalls, progress: Progress): RenewalReport {
-  const { sent, now, leftMs } = progress;
+  const { sent, now, leftMs, refusal } = progress;
   stalls.observe(now.monotonic);
   const elapsedMs = Math.max(0, now.monotonic - sent.monotonic);
   // The monotonic clock of Linux, and its timers, stop while the machine is suspended.
   const aheadMs = now.suspend - sent.suspend - elapsedMs;
   const suspendedMs = aheadMs > SUSPEND_RESOLUTION_MS ? aheadMs : 0;
+  const failures = lease.services.client.hosts.failuresSince(sent.monotonic);
   return {
     remainingMs: leftMs,
     sinceLastRenewalMs: elapsedMs + suspendedMs,
     stalledMs: stalls.sumSince(sent.monotonic) + suspendedMs,
-    members: lease.services.client.hosts.failuresSince(sent.monotonic),
+    // It says more than the failure of a stream that it has followed.
+    members: refusal ? new Map([...failures, [refusal.host, refusal]]) : failures,
   };
 }
 
@@ -185,7 +189,7 @@ export function lossOf(
     ...(stalled ? [stallText(report.stalledMs, loss, stopped ? renewing : undefined)] : []),
     ...(refusal ? [refusal.message] : []),
     ...(stalled && failure !== undefined ? [`the worker thread does not renew leases: ${failure}`] : []),
-    ...(unanswered ? [`etcd did not answer${members.size > 0 ? `: ${failuresText(members)}` : ""}`] : []),
+    ...(unanswered ? [silenceText(members)] : []),
   ];
   const reason = reasons.length > 0 ? `${what}; ${reasons.join(", and ")}` : what;
   return new SessionLostError(leaseId, loss, reason, { ...report, remainingMs: 0, unanswered, refusal });

@@ -55,7 +55,10 @@ export type RenewalNews =
       readonly host: string;
       readonly details: string;
     }
-  | { readonly is: "failing"; readonly failures: readonly (readonly [host: string, message: string])[] };
+  | { readonly is: "failing"; readonly failures: readonly FailureNews[] };
+
+/** Why a host has failed; with a reason if it has refused. */
+export type FailureNews = readonly [host: string, message: string, reason?: RefusalReason];
 
 const US = 1000;
 const micros = (ms: number): bigint => BigInt(Math.floor(ms * US));

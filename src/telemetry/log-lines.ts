@@ -1,4 +1,4 @@
-import { isLeaseholdError } from "../errors.js";
+import { isLeaseholdError, silenceOf } from "../errors.js";
 import type { Timer } from "../util/clock.js";
 import { queueMicrotask } from "../util/own-context.js";
 import { printable } from "../util/printable.js";
@@ -147,8 +147,8 @@ const aboutSession = ({ leaseId, owner }: SessionMessage): Pick<LogFields, "sess
 /** Why renewals are missing. A process that was paused for most of the time could not have received an answer. */
 function causeOf({ stalledMs, sinceLastRenewalMs, members }: SessionMessage): string {
   if (stalledMs * 2 > sinceLastRenewalMs) return `; this process was paused for ${duration(stalledMs)}`;
-  if (members.size > 0) return `; etcd did not answer (${failures(members)})`;
-  return "; etcd did not answer";
+  const silence = `; ${silenceOf(members)}`;
+  return members.size > 0 ? `${silence} (${failures(members)})` : silence;
 }
 
 /** All members may have failed for a moment while calls move to a member that failed earlier. */

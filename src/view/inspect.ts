@@ -145,7 +145,7 @@ export async function ask<T>(
   const policy = { what, giveUpMs: timeoutMs, limitIsGiven, signal: stop.signal };
   try {
     return await settleWithin(call({ services, policy }), { signal, timeoutMs }, services, {
-      onTimeout: () => new EtcdUnavailableError(what, client.hosts.lastFailures),
+      onTimeout: () => new EtcdUnavailableError(what, client.hosts.lastFailures(timeoutMs)),
       onGiveUp: () => stop.abort(),
     });
   } finally {

@@ -15,7 +15,7 @@ import {
   SessionLostError,
   StaleFenceError,
 } from "../../src/index.js";
-import { UnansweredError } from "../../src/etcd/port.js";
+import { MemberRefusedError, UnansweredError } from "../../src/etcd/port.js";
 
 const LEASE_ID = 2n ** 62n + 1n;
 const lost = new SessionLostError(LEASE_ID, "expired", "no renewal was accepted for 9 s (TTL 10 s)");
@@ -147,4 +147,17 @@ test("an unavailable etcd tells the last failure of every member, by host and to
 
   expect(error.cause).toBeInstanceOf(AggregateError);
   expect(error.cause.errors).toEqual([...error.members.values()]);
+});
+
+test.each([
+  [{ "a:1": "silent", "b:1": "silent" }, /^etcd did not answer \(read\): a:1: /],
+  [{ "a:1": "refused", "b:1": "refused" }, /^etcd refused \(read\): a:1: /],
+  [{ "a:1": "silent", "b:1": "refused" }, /^etcd did not answer, or refused \(read\): a:1: /],
+])("members that have failed by %o are not all told as silent", (failures, message) => {
+  const of = {
+    silent: down,
+    refused: new MemberRefusedError("tls", "no certificate", { host: "a:1", inDoubt: false }),
+  };
+  const members = Object.entries(failures).map(([host, how]) => [host, of[how as keyof typeof of]] as const);
+  expect(new EtcdUnavailableError("read", new Map(members)).message).toMatch(message);
 });

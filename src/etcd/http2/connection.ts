@@ -462,6 +462,10 @@ export class Connection extends Endpoint {
 
   #connectTimedOut(): void {
     const what = this.#state === "greeting" ? "no HTTP/2 from the member" : "no connection";
+    if (this.#goaway !== undefined) {
+      this.#end(this.#goaway);
+      return void this.#socket.destroy();
+    }
     this.#fail("connecting", this.#firstBytes.hint ?? `${what} within ${this.setting.connectTimeoutMs} ms`);
   }
 

@@ -60,7 +60,11 @@ export abstract class Endpoint implements FrameHandler {
 
   /** `FrameReader` alone calls it. */
   frame(frame: Frame): void {
-    if (!this.#begun) this.#begin(frame);
+    if (!this.#begun) {
+      // A server that cannot serve now, as it is full or ends, may say so first.
+      if (frame.type === FRAME.GOAWAY) return this.#control(frame);
+      this.#begin(frame);
+    }
     if (
       this.#block !== undefined &&
       (frame.type !== FRAME.CONTINUATION || frame.streamId !== this.#block.streamId)

@@ -128,10 +128,10 @@ describe("the failures of hosts", () => {
   test("are listed in the order in which the hosts began to fail", () => {
     for (const host of ["b:1", "a:1", "b:1"]) hosts.streamFailed(host, DOWN);
     expect([...hosts.failuresSince(0).keys()]).toEqual(["b:1", "a:1"]);
-    expect([...hosts.lastFailures.keys()]).toEqual(["b:1", "a:1"]);
+    expect([...hosts.lastFailures().keys()]).toEqual(["b:1", "a:1"]);
     hosts.answered("c:1", 1);
     for (const host of ["a:1", "b:1"]) hosts.streamFailed(host, DOWN);
-    expect([...hosts.lastFailures.keys()]).toEqual(["a:1", "b:1"]);
+    expect([...hosts.lastFailures().keys()]).toEqual(["a:1", "b:1"]);
   });
 
   test("are those of the health report until the same host answers", () => {
@@ -147,21 +147,33 @@ describe("the failures of hosts", () => {
   });
 
   test("are those of an unanswered call until any host answers an attempt", () => {
-    expect(hosts.lastFailures.size).toBe(0);
+    expect(hosts.lastFailures().size).toBe(0);
     hosts.hostInUse = "a:1";
-    expect([...hosts.lastFailures]).toMatchObject([["a:1", { message: "no answer yet" }]]);
+    expect([...hosts.lastFailures()]).toMatchObject([["a:1", { message: "no answer yet" }]]);
     hosts.unanswered("a:1", REFUSED);
     hosts.streamFailed("b:1", DOWN);
 
     expect(hosts.failing).toBe(true);
-    expect([...hosts.lastFailures]).toEqual([
+    expect([...hosts.lastFailures()]).toEqual([
       ["a:1", REFUSED],
       ["b:1", DOWN],
     ]);
     hosts.answered("c:1", 1);
     expect(hosts.failing).toBe(false);
     hosts.unanswered("c:1", DOWN);
-    expect([...hosts.lastFailures]).toEqual([["c:1", DOWN]]);
+    expect([...hosts.lastFailures()]).toEqual([["c:1", DOWN]]);
+  });
+
+  test("are those since a call began, though another call was answered meanwhile", () => {
+    hosts.hostInUse = "a:1";
+    hosts.unanswered("b:1", DOWN);
+    clock.advance(1000);
+    hosts.unanswered("a:1", REFUSED);
+    hosts.answered("a:1", 1);
+    clock.advance(100);
+
+    expect([...hosts.lastFailures(500)]).toEqual([["a:1", REFUSED]]);
+    expect([...hosts.lastFailures(50)]).toMatchObject([["a:1", { message: "no answer yet" }]]);
   });
 
   test("make a cluster unreachable only if each host is, and none has ever answered", () => {

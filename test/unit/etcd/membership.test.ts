@@ -81,7 +81,7 @@ describe("etcd's list of its members", () => {
       );
     follow().used(member());
     await settle();
-    expect(hosts.names).toEqual([A, "http://b:2380", "http://b:2379", "http://c:1", "http://d:1"]);
+    expect(hosts.names).toEqual([A, "http://b:2380", "http://b:2379"]);
   });
 
   test("is cut after 64 URLs", async () => {
@@ -131,6 +131,14 @@ describe("etcd's list of its members", () => {
 
 describe("the hosts of DNS", () => {
   const record = (name: string, priority: number, weight: number) => ({ name, port: 1, priority, weight });
+
+  test("are one for each record, whatever its target contains", async () => {
+    const options = checkConnect({ hosts: "srv:a" });
+    hosts = new Hosts(options.hosts, clock, 6000);
+    const records = [record("a:1,http://b", 1, 1), record("c", 1, 1)];
+    await new Membership(options, hosts, clock, () => Promise.resolve(records)).find({ timeoutMs: 1000 });
+    expect(hosts.names).toEqual(["http://c:1"]);
+  });
 
   test("begin with the lowest priority, and among equals by chance and weight", async () => {
     const first = new Map<string, number>();

@@ -1,4 +1,9 @@
-import { describe, expect, test } from "vitest";
+import { once } from "node:events";
+import { mkdtempSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import net from "node:net";
+import os from "node:os";
+import path from "node:path";
+import { describe, expect, onTestFinished, test } from "vitest";
 import { EtcdRefusedError, EtcdUnavailableError } from "../../../src/errors.js";
 import { UnansweredError } from "../../../src/etcd/port.js";
 import { isUnreachable } from "../../../src/etcd/refusals.js";
@@ -168,10 +173,26 @@ test.each([
   ["Name resolution failed for target dns:etcd.invalid:1", true],
   ["connect ECONNREFUSED ::1:1; connect ETIMEDOUT 127.0.0.1:1", false],
   ["getaddrinfo EAI_AGAIN etcd.invalid", false],
+  ["connect EACCES /run/etcd.sock", true],
+  ["connect EACCES 255.255.255.255:2379", false],
   ["no connection within 2000 ms", false],
   ["", false],
 ])("the reason %j for a missing connection is definite: %s", (reason, expected) => {
   expect(isUnreachable(reason)).toBe(expected);
+});
+
+test("a path that leads to no socket is a definite reason, whichever Node.js names", async () => {
+  const folder = mkdtempSync(path.join(os.tmpdir(), "leasehold-socket-"));
+  onTestFinished(() => rmSync(folder, { recursive: true }));
+  writeFileSync(path.join(folder, "file"), "");
+  symlinkSync("loop", path.join(folder, "loop"));
+  const reasons = [];
+  for (const name of ["none", "file", "file/socket", "loop"]) {
+    const [error] = (await once(net.connect(path.join(folder, name)), "error")) as [NodeJS.ErrnoException];
+    reasons.push(error.code);
+    expect(isUnreachable(error.message)).toBe(true);
+  }
+  expect(reasons).toEqual(["ENOENT", "ECONNREFUSED", "ENOTDIR", "ELOOP"]);
 });
 
 describe("hosts that ask for a client certificate and close the connection", () => {

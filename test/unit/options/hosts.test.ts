@@ -23,6 +23,11 @@ const accepted: readonly (readonly [string | string[], string[]])[] = [
     ["a:1,b:2", "http://c:3/"],
     ["http://a:1", "http://b:2", "http://c:3"],
   ],
+  ["unix:/a, http://b:2", ["unix:///a", "http://b:2"]],
+  [
+    ["unix:/a,b.sock", "unix:/c , unix:/d,e, http://b:2"],
+    ["unix:///a,b.sock", "unix:///c", "unix:///d,e", "http://b:2"],
+  ],
 ];
 
 test("the hosts of DNS are named by the service that etcd's members have, with TLS or without", () => {
@@ -72,6 +77,8 @@ describe("hosts", () => {
       outOfRange("hosts", "srv: alone", "srv:a,b:1", '"srv:_etcd-client._tcp.a, http://b:1"'),
       outOfRange("hosts", "an absolute path after unix:", "unix:etcd", '"unix:etcd"'),
       outOfRange("hosts", "an absolute path after unix:", "unix://localhost:1", '"unix://localhost:1"'),
+      outOfRange("hosts", "an array if the path of a socket contains a comma", "unix:/a,b", '"unix:/a,b"'),
+      outOfRange("hosts", "http:// before the next host", "unix:/a,b:2379", '"unix:/a,b:2379"'),
       outOfRange("hosts", "at most 107 bytes", `unix:/${"a".repeat(107)}`, `"unix:/aaa`),
       outOfRange("hosts", "all https:// or none", "https://a:1,unix:/a", '"https://a:1, unix:///a"'),
       outOfRange("hosts", RULE, "a:1;b:1", '"a:1;b:1"'),

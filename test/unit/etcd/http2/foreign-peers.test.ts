@@ -126,12 +126,45 @@ describe("a server that does not speak HTTP/2", () => {
   });
 
   test.each([
-    ["a GOAWAY", goawayFrame(1, CODES.INTERNAL)],
-    ["SETTINGS that make no sense", settingsFrame([[SETTINGS.INITIAL_WINDOW_SIZE, 2 ** 32 - 1]])],
-  ])("but begins with %s: it may have processed the call before", async (_, bytes) => {
-    const end = await endAt((socket) => void socket.once("data", () => socket.write(bytes)));
-    expect(end).toMatchObject({ failed: "connecting", inDoubt: true });
+    [
+      "says why",
+      CODES.ENHANCE_YOUR_CALM,
+      { failed: "calm", text: "the member ends the connection: ENHANCE_YOUR_CALM, full" },
+    ],
+    ["ends", CODES.NO_ERROR, { failed: "left", text: "the member ends the connection: NO_ERROR, full" }],
+  ])("but %s by a GOAWAY before its SETTINGS: the call ends with the reason", async (_, code, end) => {
+    const goaway = goawayFrame(0, code, "full");
+    expect(await endAt((socket) => void socket.once("data", () => socket.end(goaway)))).toEqual({
+      ...end,
+      inDoubt: false,
+    });
   });
+
+  test("but keeps the connection open after a GOAWAY: the time limit ends the call with its reason", async () => {
+    const goaway = goawayFrame(1, CODES.INTERNAL, "full");
+    await using peer = await startPeer({
+      raw: (socket) => void socket.once("data", () => socket.write(goaway)),
+    });
+    const client = new PeerClient({ port: peer.port });
+    const call = client.call();
+    while (!call.isOver) {
+      await settle();
+      client.clock.advance(100);
+    }
+    expect(await call.end).toEqual({
+      failed: "lost",
+      text: "the member ends the connection: INTERNAL_ERROR, full",
+      inDoubt: true,
+    });
+  });
+
+  test.each([["SETTINGS that make no sense", settingsFrame([[SETTINGS.INITIAL_WINDOW_SIZE, 2 ** 32 - 1]])]])(
+    "but begins with %s: it may have processed the call before",
+    async (_, bytes) => {
+      const end = await endAt((socket) => void socket.once("data", () => socket.write(bytes)));
+      expect(end).toMatchObject({ failed: "connecting", inDoubt: true });
+    },
+  );
 });
 
 describe("an address", () => {

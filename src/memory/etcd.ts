@@ -27,6 +27,11 @@ export interface SimEtcdOptions {
   readonly peerLatencyMs?: number | undefined;
   /** How often late watches are served, and full buffers tried again, instead of etcd's 100 and 10 ms. */
   readonly loopMs?: number | undefined;
+  /**
+   * It compacts by itself, and leaves the last changes of keys: at least so many, and a fifth more at most. A value counts as one
+   * more for each 4 KiB. Default: it keeps all.
+   */
+  readonly keptChanges?: number | undefined;
   /** Told when a member takes leases for expired, and begins to revoke them. */
   readonly onExpiry?: ((member: number, leaseIds: readonly bigint[]) => void) | undefined;
 }
@@ -75,6 +80,7 @@ export class SimEtcd {
       this.cluster.found();
     }
     this.members = [...this.#servers];
+    if (options.keptChanges !== undefined) this.#compactBeyond(options.keptChanges);
   }
 
   get version(): SimVersion {
@@ -152,6 +158,19 @@ export class SimEtcd {
     this.#process.restart();
     this.#process.ready();
     this.leases.promote(0);
+  }
+
+  /** As `--auto-compaction-mode=revision`. Without a leader, the next change tries again. */
+  #compactBeyond(changes: number): void {
+    let isDue = false;
+    this.store.onChange(() => {
+      if (isDue || this.store.weight < 1.2 * changes) return;
+      isDue = true;
+      this.options.scheduler.after(0, () => {
+        isDue = false;
+        this.execute({ kind: "compact", revision: this.store.revisionBefore(changes) });
+      });
+    });
   }
 
   #only(replica: Replica): SimEtcdServer {

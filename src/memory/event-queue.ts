@@ -8,7 +8,7 @@ export interface Scheduler {
   after(ms: number, run: () => void): Timer;
 }
 
-/** One event. Cancelled events stay in the heap until their time. */
+/** One event. Cancelled events stay in the heap until their time, or until most events of the heap are cancelled. */
 export class ScheduledEvent implements Timer {
   /** `undefined` once the event has run or was cancelled. */
   run: (() => void) | undefined;
@@ -25,6 +25,9 @@ export class ScheduledEvent implements Timer {
     this.queue.cancelled();
   }
 }
+
+/** So many cancelled events are no burden. */
+const FEW = 1024;
 
 /** A binary heap by time, and for equal times by the order of creation. The times are in a separate array, because most steps compare them. */
 export class EventQueue {
@@ -48,6 +51,7 @@ export class EventQueue {
 
   cancelled(): void {
     this.#live--;
+    if (this.#heap.length > FEW && this.#live < this.#heap.length / 2) this.#removeCancelled();
   }
 
   /** The next event, which stays in the queue. */
@@ -67,6 +71,17 @@ export class EventQueue {
     this.#live--;
     this.#remove();
     return run!;
+  }
+
+  /** What is in order is a heap. */
+  #removeCancelled(): void {
+    const live = this.#heap.filter(({ run }) => run !== undefined);
+    live.sort((a, b) => a.time - b.time || a.sequence - b.sequence);
+    this.#heap.length = this.#times.length = 0;
+    for (const event of live) {
+      this.#heap.push(event);
+      this.#times.push(event.time);
+    }
   }
 
   /** The newest event has the highest sequence: it stays behind all events of its time. */

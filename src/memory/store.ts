@@ -22,10 +22,19 @@ type WithBytes = KeyValue & { readonly bytes?: Buffer };
 /** The value as it was put. */
 export const bytesOfValue = (kv: KeyValue): Buffer => (kv as WithBytes).bytes ?? Buffer.from(kv.value);
 
-/** The keys, with all of their revisions: etcd's multi-version store (storage/mvcc/kvstore.go, kvstore_txn.go). */
+/** How much a change adds to the weight of a store: 1 for each key, and more for a long value. */
+const weightOf = ({ events }: Change): number => {
+  let weight = events.length;
+  for (const { kv } of events) weight += kv.value.length >>> 12;
+  return weight;
+};
+
+/** The keys, with the revisions since the last compaction: etcd's multi-version store (storage/mvcc/kvstore.go, kvstore_txn.go). */
 export class Store {
   readonly #index = new KeyIndex();
+  /** From the compacted revision on, or from 2. */
   readonly #history: Change[] = [];
+  #weight = 0;
   readonly #listeners: ((change: Change) => void)[] = [];
   /** What the write that runs has changed. */
   #events: WatchEvent[] = [];
@@ -43,9 +52,16 @@ export class Store {
     return this.#compacted;
   }
 
-  /** Each change since the start, compacted or not: the first has revision 2, and none is left out. */
-  get history(): readonly Change[] {
-    return this.#history;
+  /** Of the changes that it keeps: about their number. */
+  get weight(): number {
+    return this.#weight;
+  }
+
+  /** The latest revision whose compaction leaves changes of this weight. */
+  revisionBefore(weight: number): bigint {
+    let at = this.#history.length;
+    for (let left = 0; at > 0 && left < weight; at--) left += weightOf(this.#history[at - 1]!);
+    return this.#history[at]?.revision ?? this.#revision;
   }
 
   /** The present keys, in the order of their bytes. */
@@ -53,9 +69,10 @@ export class Store {
     return this.#index.living.map(({ states }) => states.at(-1)!.kv!);
   }
 
-  /** The changes from a revision on. */
+  /** The changes from a revision on, as far as they are not compacted. */
   since(revision: bigint): readonly Change[] {
-    return this.#history.slice(Number(revision < 2n ? 0n : revision - 2n));
+    const first = this.#history[0]?.revision ?? revision;
+    return this.#history.slice(revision > first ? Number(revision - first) : 0);
   }
 
   /** How often a present key was put since its creation; 0: there is no such key. */
@@ -100,6 +117,7 @@ export class Store {
 
   #written(change: Change): void {
     this.#history.push(change);
+    this.#weight += weightOf(change);
     for (const listener of this.#listeners) listener(change);
     this.#revision = change.revision;
   }
@@ -182,6 +200,9 @@ export class Store {
     if (revision > this.#revision) return FUTURE_REVISION;
     this.#compacted = revision;
     this.#index.compact(revision);
+    const kept = this.#history.findIndex((change) => change.revision >= revision);
+    for (const change of this.#history.splice(0, kept === -1 ? Infinity : kept))
+      this.#weight -= weightOf(change);
     return undefined;
   }
 }

@@ -430,7 +430,9 @@ export class SimpleTokens implements Tokens {
   }
 
   add(token: string, { username }: AuthInfo): void {
-    this.#tokens.set(token, { username, end: this.scheduler.now + this.ttlMs });
+    const { now } = this.scheduler;
+    for (const [other, found] of this.#tokens) if (now >= this.#deletion(found)) this.#tokens.delete(other);
+    this.#tokens.set(token, { username, end: now + this.ttlMs });
   }
 
   info(token: string, revision: number): AuthInfo | undefined {
@@ -473,6 +475,7 @@ export class JwtTokens implements Tokens {
   ) {}
 
   add(token: string, info: AuthInfo): void {
+    for (const [other, { end }] of this.#tokens) if (this.scheduler.now >= end) this.#tokens.delete(other);
     this.#tokens.set(token, { ...info, end: this.scheduler.now + this.ttlMs });
   }
 

@@ -5,7 +5,7 @@ import { RealTime } from "../memory/time.js";
 import { ServedMember } from "./grpc/member.js";
 import { GrpcServer } from "./grpc/server.js";
 import { servicesOf } from "./grpc/services.js";
-import { type Inside, InsideBackdoor, InsideMember, nameOf, type Way } from "./inside.js";
+import { type Inside, InsideBackdoor, InsideMember, KEPT_CHANGES, nameOf, type Way } from "./inside.js";
 import { Link } from "./link.js";
 import { type CheckedDev, checkDev, type CutMode, type DevEtcdOptions } from "./options.js";
 import { RunningEtcd, type TestEtcd } from "./running-etcd.js";
@@ -48,7 +48,8 @@ class DevWorld implements Inside {
 
   constructor({ members, version }: CheckedDev) {
     const random = new Random(String(Math.random()));
-    this.etcd = new SimEtcd({ scheduler: this.time, random, version, members, peerLatencyMs: 0 });
+    const setting = { version, members, peerLatencyMs: 0, keptChanges: KEPT_CHANGES };
+    this.etcd = new SimEtcd({ scheduler: this.time, random, ...setting });
   }
 
   async listen(port: number): Promise<void> {

@@ -24,11 +24,14 @@ export class History {
   /** Notes what arrives over the link to a member, and what is lost there. */
   observer(member: string): LinkObserver {
     const fates = { arrived: "", held: ": held back", lost: ": lost" };
-    const ended: LinkObserver["ended"] = (message, how) => {
-      this.add(member, () => {
-        const text = textOf(message);
+    const ended: LinkObserver["ended"] = ({ what, direction }, how) => {
+      const tell = (): string | undefined => {
+        const text = textOf({ what, direction });
         return text === undefined ? undefined : `${text}${fates[how]}`;
-      });
+      };
+      // A batch takes much more memory than its text.
+      const text = isBatch(what) ? tell() : undefined;
+      this.add(member, text === undefined ? tell : () => text);
     };
     return { sent: () => {}, ended };
   }
@@ -42,10 +45,16 @@ export class History {
   }
 }
 
+/** The answer to a request with several transactions. */
+function isBatch(what: unknown): boolean {
+  const { request } = (what ?? {}) as { readonly request?: UnaryRequest };
+  return request?.kind === "txns" && request.txns.length > 1;
+}
+
 type CreateCommand = Extract<WatchCommand, { readonly create: unknown }>;
 
 /** Undefined for what would hide the rest: requests, whose answers say what they were, and renewals. */
-function textOf({ what, direction }: Message): string | undefined {
+function textOf({ what, direction }: Omit<Message, "arrive">): string | undefined {
   if (typeof what !== "object" || what === null) return undefined;
   if ("reply" in what) {
     const { request, reply } = what as { request: UnaryRequest; reply: UnaryReply };

@@ -23,6 +23,9 @@ export interface Inside {
   readonly history: { add(name: string, text: () => string): void };
 }
 
+/** How many changes of keys an etcd keeps at least; it compacts those before them. */
+export const KEPT_CHANGES = 10_000;
+
 /** The way of all clients to one member, which shows them what happens to it. */
 export interface Way extends ClientLink {
   start(): Promise<void>;

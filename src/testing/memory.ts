@@ -11,7 +11,7 @@ import { Random } from "../memory/random.js";
 import { type EtcdTime, RealTime, VirtualTime } from "../memory/time.js";
 import { isReadonly } from "../memory/txn.js";
 import { History } from "./history.js";
-import { type Inside, InsideBackdoor, InsideMember, nameOf, type Way } from "./inside.js";
+import { type Inside, InsideBackdoor, InsideMember, KEPT_CHANGES, nameOf, type Way } from "./inside.js";
 import { checkAdvance, type CheckedMemory, checkMemory, checkRefusal, type CutMode } from "./options.js";
 import type { MemoryEtcdOptions } from "./options.js";
 import { RunningEtcd, type TestEtcd } from "./running-etcd.js";
@@ -83,6 +83,7 @@ class World implements Inside {
     this.etcd = new SimEtcd({
       ...{ scheduler: this.time, random: random.fork("etcd"), version, members },
       ...{ peerLatencyMs: mostMs, loopMs: virtual ? LOOP_MS : undefined },
+      keptChanges: KEPT_CHANGES,
       auth: auth && { ...auth, passwordMs: PASSWORD_MS },
       onExpiry: (member, leaseIds) => {
         for (const leaseId of leaseIds)

@@ -3,7 +3,7 @@ import type { AccessControl } from "../access.js";
 import type { UnaryRequest } from "../protocol.js";
 import type { Quirks } from "../quirks.js";
 import type { RaftMember } from "./raft-member.js";
-import { type Entry, type Proposal, type RaftGroup, RaftNode } from "./raft-node.js";
+import { type Log, type Proposal, type RaftGroup, RaftNode } from "./raft-node.js";
 import type { Random } from "../random.js";
 import { type Applied, type Replica, apply } from "../txn.js";
 
@@ -21,6 +21,9 @@ export interface ClusterOptions {
 
 /** An index that is not lost comes within a round trip. */
 export const LOST_MS = 1000;
+
+/** Entries that all members have applied go from their logs, about so many at a time. */
+const DROPPED_AT_ONCE = 1000;
 
 /** The members' raft, and what breaks it. Members are named by their places. */
 export class Cluster implements RaftGroup {
@@ -58,13 +61,20 @@ export class Cluster implements RaftGroup {
     return this.leader !== undefined && this.members.every(({ readsWaitMs }) => readsWaitMs < LOST_MS);
   }
 
-  committed(log: readonly Entry[], commit: number): void {
+  committed(log: Log, commit: number): void {
     for (; this.#committed < commit; this.#committed++) {
-      const { proposal } = log[this.#committed]!;
+      if (this.#committed % DROPPED_AT_ONCE === 0) this.#dropApplied();
+      const { proposal } = log.at(this.#committed);
       if (proposal === undefined) continue;
       const result = this.#decide(proposal);
       this.#observers.get(proposal)?.(result);
     }
+  }
+
+  /** But the last one, whose term a candidate has to know. */
+  #dropApplied(): void {
+    const applied = this.members.map(({ applying }) => applying.applied);
+    for (const { log } of this.nodes) log.drop(Math.min(this.#committed, ...applied) - 1);
   }
 
   #decide(proposal: Proposal): object {

@@ -73,7 +73,7 @@ export class Applying {
   #applyUpTo(index: number): void {
     const { node, apply, firstOfTerm } = this.#options;
     while (this.#applied < index) {
-      const { proposal } = node.log[this.#applied]!;
+      const { proposal } = node.log.at(this.#applied);
       this.#applied++;
       if (proposal === undefined) firstOfTerm();
       else apply(proposal);

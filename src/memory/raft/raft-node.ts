@@ -25,7 +25,7 @@ export interface RaftGroup {
   /** A candidate asks first whether it would win, so that no term is used up (3.5 on; off by default in 3.4). */
   readonly preVote: boolean;
   /** The leader knows that these entries are committed. */
-  committed(log: readonly Entry[], commit: number): void;
+  committed(log: Log, commit: number): void;
 }
 
 /** What a leader sends: the entries that the follower lacks, and how far the log is committed. */
@@ -44,7 +44,7 @@ export class RaftNode implements Peer {
   term = 1n;
   lead: RaftNode | undefined;
   leading = false;
-  log: Entry[] = [];
+  readonly log = new Log();
   commit = 0;
   /** The raft loop runs: the process is neither dead nor paused, nor does it wait for its disk. */
   ticking = true;
@@ -133,7 +133,7 @@ export class RaftNode implements Peer {
    */
   confirmIndex(answer: (index: number) => void): void {
     const { term, commit } = this;
-    const isKnown = this.leading && commit > 0 && this.log[commit - 1]!.term === term;
+    const isKnown = this.leading && commit > 0 && this.log.at(commit - 1).term === term;
     if (!isKnown) return;
     this.#after(this.group.peers.roundTripMs(), () => {
       const following = this.#others().filter((other) => this.#connected(other) && other.term === term);
@@ -224,7 +224,7 @@ export class RaftNode implements Peer {
     const { preVote } = this.group;
     const reached = this.#others().filter((node) => this.#connected(node) && (forced || !node.#inLease));
     if (!preVote && !forced && !this.#isAhead(reached)) return;
-    const voters = reached.filter((node) => isUpToDate(this.log, node.log));
+    const voters = reached.filter((node) => this.log.isUpToDate(node.log));
     if (!this.#isMajority(voters.length + 1)) return;
     const highest = voters.reduce((term, node) => (node.term > term ? node.term : term), this.term);
     this.#becomeLeader(preVote || forced ? highest + 1n : this.term, voters);
@@ -272,8 +272,8 @@ export class RaftNode implements Peer {
   }
 
   #sendLog(to: RaftNode, again: boolean): void {
-    const { term, log: entries, commit } = this;
-    const message = { term, entries, length: entries.length, commit, again };
+    const { term, log, commit } = this;
+    const message = { ...log.part, term, commit, again };
     this.group.peers.send(this, to, () => to.#appended(this, message));
   }
 
@@ -286,7 +286,7 @@ export class RaftNode implements Peer {
       this.#follow(term, from);
       this.review();
     }
-    this.log = merged(this.log, message);
+    this.log.merge(message);
     if (again || this.#acked.term !== term || this.#acked.length < length) {
       this.#acked = { term, length };
       peers.send(this, from, () => from.#accepted(this, { term, length }));
@@ -309,7 +309,7 @@ export class RaftNode implements Peer {
   /** Only an entry of its own term commits those before it (Raft section 5.4.2). Returns whether there are new ones. */
   #commitMajority(): boolean {
     const commit = this.#majorityLength();
-    if (commit <= this.commit || this.log[commit - 1]!.term !== this.term) return false;
+    if (commit <= this.commit || this.log.at(commit - 1).term !== this.term) return false;
     this.group.committed(this.log, commit);
     this.#commitUpTo(commit);
     return true;
@@ -366,24 +366,61 @@ export interface Entry {
   readonly proposal: Proposal | undefined;
 }
 
-/** A part of the leader's log: its first `length` entries. The array may grow; its first `length` entries do not change. */
+/** The first `length` entries of the leader's log, without the first `start` ones. The array may grow; these do not change. */
 export interface LogPart {
+  readonly start: number;
   readonly entries: readonly Entry[];
   readonly length: number;
 }
 
-/** Makes `log` begin with the part. Entries of `log` that differ from it are removed, in a copy. Returns the log. */
-export function merged(log: Entry[], { entries, length }: LogPart): Entry[] {
-  let same = Math.min(log.length, length);
-  // Equal entries have equal entries before them (Log Matching, Raft section 5.3).
-  while (same > 0 && log[same - 1] !== entries[same - 1]) same--;
-  const result = same < log.length && same < length ? log.slice(0, same) : log;
-  for (let n = same; n < length; n++) if (n >= result.length) result.push(entries[n]!);
-  return result;
-}
+/** The log of a member, without the entries that every member has applied. */
+export class Log {
+  /** How many it has dropped. */
+  #start = 0;
+  /** Replaced when entries are removed: messages on their way have the array. */
+  #entries: Entry[] = [];
 
-/** Whether a candidate with log `a` may lead a member with log `b` (Raft section 5.4.1). */
-export function isUpToDate(a: readonly Entry[], b: readonly Entry[]): boolean {
-  const [lastOfA, lastOfB] = [a.at(-1)?.term ?? 0n, b.at(-1)?.term ?? 0n];
-  return lastOfA === lastOfB ? a.length >= b.length : lastOfA > lastOfB;
+  /** With those that it has dropped. */
+  get length(): number {
+    return this.#start + this.#entries.length;
+  }
+
+  get part(): LogPart {
+    return { start: this.#start, entries: this.#entries, length: this.length };
+  }
+
+  at(index: number): Entry {
+    return this.#entries[index - this.#start]!;
+  }
+
+  push(entry: Entry): void {
+    this.#entries.push(entry);
+  }
+
+  /** Forgets those before `index`: every member has applied them. */
+  drop(index: number): void {
+    if (index <= this.#start) return;
+    this.#entries = this.#entries.slice(index - this.#start);
+    this.#start = index;
+  }
+
+  /** Makes the log begin with the part, and removes the entries that differ from it. */
+  merge({ start, entries, length }: LogPart): void {
+    let same = Math.min(this.length, length);
+    const known = Math.max(this.#start, start);
+    // Equal entries have equal entries before them (Log Matching, Raft section 5.3).
+    while (same > known && this.at(same - 1) !== entries[same - 1 - start]) same--;
+    if (same < this.length && same < length) this.#entries = this.#entries.slice(0, same - this.#start);
+    for (let n = same; n < length; n++) if (n >= this.length) this.push(entries[n - start]!);
+  }
+
+  /** Whether a candidate with this log may lead a member with the other one (Raft section 5.4.1). */
+  isUpToDate(other: Log): boolean {
+    const [last, lastOfOther] = [this.#lastTerm, other.#lastTerm];
+    return last === lastOfOther ? this.length >= other.length : last > lastOfOther;
+  }
+
+  get #lastTerm(): bigint {
+    return this.#entries.at(-1)?.term ?? 0n;
+  }
 }

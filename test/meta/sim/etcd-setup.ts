@@ -7,7 +7,7 @@ import {
   type UnaryRequest,
   isRefusal,
 } from "../../../src/memory/protocol.js";
-import { SimEtcd } from "../../../src/memory/etcd.js";
+import { SimEtcd, type SimEtcdOptions } from "../../../src/memory/etcd.js";
 import type { Scheduler } from "../../../src/memory/event-queue.js";
 import { Random } from "../../../src/memory/random.js";
 
@@ -47,9 +47,9 @@ export class ManualScheduler implements Scheduler {
   }
 }
 
-export function setUp(version: SimVersion = "3.6", seed = 1) {
+export function setUp(version: SimVersion = "3.6", seed = 1, options: Partial<SimEtcdOptions> = {}) {
   const scheduler = new ManualScheduler();
-  const etcd = new SimEtcd({ scheduler, random: new Random(`${seed}`), version });
+  const etcd = new SimEtcd({ scheduler, random: new Random(`${seed}`), version, ...options });
   const member = etcd.members[0]!;
   const call = (request: UnaryRequest): UnaryReply => {
     const replies: UnaryReply[] = [];

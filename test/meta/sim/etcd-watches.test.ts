@@ -42,6 +42,33 @@ describe("a watch from a past revision", () => {
   });
 });
 
+describe("after a compaction", () => {
+  it("a watch gets the changes from its revision on, and the store keeps no others", () => {
+    const { etcd, watch, arrived, eventsOf, run, scheduler } = withStream();
+    for (let i = 0; i < 10; i++) run(put(`k${i}`));
+    expect(etcd.store.compact(8n)).toBe(undefined);
+    expect(etcd.store.since(0n).map(({ revision }) => revision)).toEqual([8n, 9n, 10n, 11n]);
+    expect([etcd.store.weight, etcd.store.revisionBefore(2)]).toEqual([4, 10n]);
+
+    watch({ key: "k", end: "l", startRevision: 9n });
+    scheduler.advance(100);
+    expect(eventsOf(arrived())).toEqual(["1 PUT k7", "1 PUT k8", "1 PUT k9"]);
+  });
+
+  it("a store that keeps so many changes compacts those before them, and counts long values", () => {
+    const { etcd, run, scheduler } = setUp("3.6", 1, { keptChanges: 10 });
+    for (let i = 0; i < 100; i++) {
+      run(put("k"));
+      scheduler.advance(1);
+      expect(etcd.store.weight).toBeLessThan(13);
+    }
+    expect(etcd.store.compacted).toBeGreaterThan(80n);
+    for (let i = 0; i < 3; i++) run(put("k", "x".repeat(40_000)));
+    scheduler.advance(1);
+    expect(etcd.store.since(0n).length).toBe(1);
+  });
+});
+
 describe("a write at the moment of a creation", () => {
   /** How long the event of a write takes that came right behind the request for a watch, for 200 seeds. */
   const delays = (version: SimVersion): Set<string> => {

@@ -42,6 +42,28 @@ describe("several members", () => {
   });
 });
 
+describe("the logs of the members", () => {
+  it("keep what a dead member has not applied, and drop it when all have", () => {
+    const { ask, etcd, cluster, lead, followers, keysAt, scheduler } = several();
+    const [dead] = followers() as [number];
+    const lengths = (): number[] => cluster.nodes.map(({ log }) => log.part.entries.length);
+    const write = (count: number, key: string): void => {
+      for (let n = 0; n < count; n++) ask(lead(), putOf(key), 10);
+    };
+    write(1_500, "before");
+    etcd.kill(dead);
+    write(1_500, "meanwhile");
+    expect(lengths()[lead()]).toBeGreaterThan(1_500);
+
+    etcd.restart(dead);
+    scheduler.advance(2_000);
+    expect(keysAt(dead)).toEqual(["before", "meanwhile"]);
+    write(1_000, "after");
+    expect(Math.max(...lengths())).toBeLessThan(1_500);
+    expect([0, 1, 2].map(keysAt)).toEqual([0, 1, 2].map(() => ["after", "before", "meanwhile"]));
+  });
+});
+
 describe("a member that is behind", () => {
   function withLag() {
     const setup = several();

@@ -41,7 +41,7 @@ await once(server, "listening");
 await cluster.session();
 console.log("listening");
 
-await lead(cluster, "reports", work, { ...session, signal: stop.signal });
+await lead(cluster, "jobs/reports", work, { ...session, signal: stop.signal });
 server.close();
 await cluster.close();
 

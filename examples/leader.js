@@ -28,7 +28,7 @@ server.listen(Number(PORT));
 await once(server, "listening");
 console.log("listening");
 
-await lead(cluster, "reports", work, {
+await lead(cluster, "jobs/reports", work, {
   ttlSeconds: Number(TTL_SECONDS),
   value: `port ${PORT}`,
   signal: stop.signal,

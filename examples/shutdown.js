@@ -8,7 +8,7 @@ const { ETCD_HOSTS = "http://127.0.0.1:2379", TTL_SECONDS = "15", JOBS_URL = "" 
 const { DRAIN_MS = "20000" } = process.env;
 
 const cluster = connect({ hosts: ETCD_HOSTS.split(","), session: { ttlSeconds: Number(TTL_SECONDS) } });
-const jobs = new Mutex(cluster, "jobs");
+const jobs = new Mutex(cluster, "jobs/import");
 
 await untilShutdown(
   cluster,

@@ -23,7 +23,7 @@ console.log(`listening on ${PORT}`);
 
 await untilShutdown(
   cluster,
-  (stop) => lead(cluster, "reports", (leadership) => work(leadership, stop), { signal: stop }),
+  (stop) => lead(cluster, "jobs/reports", (leadership) => work(leadership, stop), { signal: stop }),
   { drainMs: Number(DRAIN_MS) },
 );
 server.close();

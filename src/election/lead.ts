@@ -1,6 +1,7 @@
 import {
   EtcdRefusedError,
   EtcdUnavailableError,
+  KindMismatchError,
   type LeaseholdError,
   LockLostError,
   type Loss,
@@ -91,6 +92,8 @@ export interface LeadOptions extends SessionOptions, Pick<LockOptions, "label">,
 
 /** After a leadership term longer than this, the pauses between terms restart at the shortest one. */
 const LONG_TERM_MS = 30_000;
+/** Names come and go: no more of them are remembered, or warned of. */
+const MAX_WARNED = 100;
 /** Reasons for which etcd may reject a request now and accept it later, without any change to this program. */
 const PASSING: ReadonlySet<string> = new Set(["quota", "tls", "member"]);
 
@@ -116,8 +119,8 @@ const STANDS_BY: Dependent = { sessionEnded: () => {} };
  * a loss `leadership.signal` aborts, and `work` is awaited before the next campaign. When `work` resolves, `lead` resigns and
  * campaigns again after a pause (1 s, doubling to 30 s).
  *
- * A campaign that fails because etcd does not answer, because the session is lost, or with an EtcdRefusedError whose `reason`
- * is "quota", "tls" or "member", is retried after a pause (1 s, doubling to 30 s while it fails quickly): see `onRetry`.
+ * A campaign that fails because etcd does not answer, because the session is lost, with a KindMismatchError, or with an EtcdRefusedError
+ * whose `reason` is "quota", "tls" or "member", is retried after a pause (1 s, doubling to 30 s while it fails quickly): see `onRetry`.
  * Observing for `onLeader` is retried after any rejection, and leading continues meanwhile.
  *
  * On abort: resolves after `work` has ended and the leadership is resigned. Stopping is not an error; an AbortError, or the
@@ -188,6 +191,7 @@ function checkCandidate({ value, label, onLeader, onRetry }: LeadOptions = {}): 
 const mayPass = (error: unknown): boolean =>
   error instanceof SessionLostError ||
   error instanceof EtcdUnavailableError ||
+  error instanceof KindMismatchError ||
   (error instanceof EtcdRefusedError && PASSING.has(error.reason));
 
 /** Calls the listener in a microtask, so that what it throws does not end the retries. */
@@ -196,8 +200,18 @@ const reporting =
   (error, delayMs) => {
     if (electionChannel.hasSubscribers)
       publishElection(candidate, { state: "retrying", error: error as Error, delayMs });
+    else if (!onRetry && error instanceof KindMismatchError) warnOfMismatch(error);
     if (onRetry) queueMicrotask(() => onRetry(error as LeaseholdError, delayMs));
   };
+
+/** Nothing else shows that a name is in the way, which most often a person has to change. Once for each name in the way. */
+const warned = new Set<string>();
+function warnOfMismatch({ message, lockName, foundName }: KindMismatchError): void {
+  const names = JSON.stringify([lockName, foundName]);
+  if (warned.has(names) || warned.size === MAX_WARNED) return;
+  warned.add(names);
+  process.emitWarning(`${message}. lead() tries again.`, { type: "LeaseholdWarning", code: "KIND_MISMATCH" });
+}
 
 /** Calls `onLeader` with every leader, until `stop` aborts or the cluster is closed. */
 async function follow(

@@ -11,6 +11,7 @@ import { settleWithin } from "../util/settle.js";
 import type { HoldFacts, LockAbout } from "./events.js";
 import { HoldBase, type HoldEnd, type HoldJson } from "./hold-base.js";
 import { newController } from "../util/abort.js";
+import { askAboutNamesAbove } from "./names-above.js";
 
 /** Watches the key of a hold, which is lost if a client deletes the key, even though the lease goes on. */
 export class KeyWatch implements WatchListener {
@@ -48,6 +49,11 @@ export class KeyWatch implements WatchListener {
     if (this.#over) return;
     const { watches } = this.#entry.lease.services;
     this.#watch = watches.watch({ key: this.key, events: "DELETE" }, this);
+  }
+
+  /** It has lasted for so long that it may stand in the way of others for longer. */
+  isLong(): void {
+    if (!this.#over) askAboutNamesAbove(this.#entry);
   }
 
   /** Reads the key, and ends the hold if it is gone. Never rejects. */

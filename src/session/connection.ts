@@ -26,6 +26,8 @@ export interface EtcdServices {
   readonly path: { requestsAreRepeated: boolean };
   /** Reads of queues under way, by name: hundreds of calls that time out together share one read. */
   readonly readings: Map<string, Promise<Reading>>;
+  /** Names above those of long holds, as `reports` above `reports/daily`: etcd is asked once whether they are in use. */
+  readonly namesAbove: Set<string>;
   /** Those of this process, until the session has ended or, after a close, until it is revoked. */
   readonly leases: ReadonlySet<Lease>;
   /** Aborts with SessionClosedError when the cluster is closed. */
@@ -78,6 +80,7 @@ export function newClusterState(
     aborts: new AbortFanOut(),
     path: { requestsAreRepeated: false },
     readings: new Map(),
+    namesAbove: new Set(),
     leases,
     closed: closing.signal,
   };

@@ -93,8 +93,8 @@ const MAX_AUDIT_MS = 300_000;
  * keys: every 30 s, and with more than 1,000 holds less often, up to every 5 minutes.
  */
 export class KeyWatchSchedule implements AuditListener {
-  /** Holds without a watch: most are released before they are long. */
-  readonly #unwatched = new Map<KeyWatch, Timer>();
+  /** Holds that are not long yet, most of them without a watch: most are released before. */
+  readonly #young = new Map<KeyWatch, Timer>();
   readonly #watched = new Set<KeyWatch>();
   readonly #unread = new Set<KeyWatch>();
   #reading = 0;
@@ -109,18 +109,22 @@ export class KeyWatchSchedule implements AuditListener {
   /** Adds a hold that has just been granted. Its watch begins `atOnce`, or after `LONG_HOLD_MS`. */
   add(hold: KeyWatch, atOnce: boolean): void {
     const begin = (): void => {
-      this.#unwatched.delete(hold);
       this.#watched.add(hold);
       this.#auditLater();
       hold.watch();
     };
+    const long = (): void => {
+      this.#young.delete(hold);
+      if (!atOnce) begin();
+      hold.isLong();
+    };
     if (atOnce) begin();
-    else this.#unwatched.set(hold, this.lease.services.timers.add(LONG_HOLD_MS, begin, GRAIN_MS));
+    this.#young.set(hold, this.lease.services.timers.add(LONG_HOLD_MS, long, GRAIN_MS));
   }
 
   delete(hold: KeyWatch): void {
-    this.#unwatched.get(hold)?.cancel();
-    this.#unwatched.delete(hold);
+    this.#young.get(hold)?.cancel();
+    this.#young.delete(hold);
     this.#watched.delete(hold);
     this.#unread.delete(hold);
   }
@@ -157,7 +161,7 @@ export class KeyWatchSchedule implements AuditListener {
   }
 
   #auditLater(): void {
-    const holds = this.#watched.size + this.#unwatched.size;
+    const holds = this.#watched.size + this.#young.size;
     this.audit.within(Math.min(MAX_AUDIT_MS, Math.max(AUDIT_MS, holds * AUDIT_MS_PER_HOLD)));
   }
 }

@@ -13,6 +13,7 @@ import type { FindingJson, SummaryJson } from "../json-types.js";
 import { clusterFindings } from "./cluster.js";
 import { type EndpointReport, type Exam, examOf, type Finding, type Mark, type Step } from "./exam.js";
 import { identify, ownCertificate, tls } from "./identify.js";
+import { namesFinding } from "./names.js";
 import { reach, refresh, status } from "./status.js";
 import { trialOf } from "./trial.js";
 
@@ -110,7 +111,7 @@ export const doctor = command({
   summary: "examine each endpoint and the cluster, and say what to do",
   help: [
     "Examines every endpoint by itself: the network, TLS and certificates, what answers there, its version, the user's rights, the " +
-      "latency of reads and locks, and the renewals of a session. Then the cluster: leader, majority, alarms, lag.",
+      "latency of reads and locks, and the renewals of a session. Then the cluster: leader, majority, alarms, lag, nested names.",
     `It takes a lock of a name of its own that starts with PREFIX (default ${DEFAULT_PREFIX}), and leaves nothing behind.`,
     "Exit code 0: nothing failed, though there may be warnings; 1: something failed; 69: no endpoint works.",
   ],
@@ -128,7 +129,9 @@ async function examine(call: Call<typeof FLAGS>): Promise<number> {
       reports.push(...(await Promise.all(some.map(({ exam, trial }) => endpoint(exam, trial.step)))));
     }
     await Promise.all(reports.map(refresh));
-    return report(call, reports);
+    const works = trials[reports.findIndex((each) => each.works)];
+    const names = works && (await namesFinding(works.exam, works.trial.cluster, call.positionals[0] ?? ""));
+    return report(call, reports, names ? [names] : []);
   } finally {
     await Promise.all(trials.map(({ trial }) => trial.close()));
   }
@@ -165,13 +168,18 @@ async function endpoint(exam: Exam, trial: Step): Promise<EndpointReport> {
   return report;
 }
 
-function report({ json, io: { stdout } }: Call<typeof FLAGS>, reports: readonly EndpointReport[]): number {
+/** `names`: about the names in use. */
+function report(
+  { json, io: { stdout } }: Call<typeof FLAGS>,
+  reports: readonly EndpointReport[],
+  names: readonly Finding[],
+): number {
   const [first] = reports;
   const sections: Section[] = [
     ...reports.map(({ exam, findings }) => ({ endpoint: exam.host, findings })),
     {
       endpoint: undefined,
-      findings: [...(first ? ownCertificate(first.exam) : []), ...clusterFindings(reports)],
+      findings: [...(first ? ownCertificate(first.exam) : []), ...clusterFindings(reports), ...names],
     },
   ];
   const redact = redacting(first?.exam.secrets ?? new Set());

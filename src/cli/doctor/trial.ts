@@ -100,7 +100,11 @@ interface Trial {
 }
 
 /** Reads, a session for two renewals, and a lock, through this endpoint alone, as a program does it. */
-export function trialOf(exam: Exam): { readonly step: Step; readonly close: () => Promise<void> } {
+export function trialOf(exam: Exam): {
+  readonly cluster: Cluster;
+  readonly step: Step;
+  readonly close: () => Promise<void>;
+} {
   const { host, credentials, auth, timeoutMs, ttlSeconds } = exam;
   const cluster = connect({
     ...{
@@ -113,6 +117,7 @@ export function trialOf(exam: Exam): { readonly step: Step; readonly close: () =
   });
   const mutex = new Mutex(cluster, `${exam.prefix}${exam.clock.randomId().toString(16)}`);
   return {
+    cluster,
     step: async (report) => {
       const trial = { exam, cluster, mutex, findings: report.findings };
       for (const part of [reads, locks]) {

@@ -1,5 +1,6 @@
 // What `leasehold doctor` finds at a healthy cluster, and what it leaves there.
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { connect, Election, Mutex } from "../../../src/index.js";
 import { startEtcd, type EtcdCluster } from "../../support/etcd/etcd.js";
 import { examined, findingsOf, leftovers } from "../../support/fixtures/doctor.js";
 import { runCli, startCli } from "../../support/programs/cli.js";
@@ -32,7 +33,7 @@ describe("leasehold doctor at a healthy cluster of three", () => {
         },
       });
     expect(findingsOf(findings, null)).toEqual({
-      ...{ endpoints: "ok", leader: "ok", members: "ok", alarms: "ok", lag: "ok" },
+      ...{ endpoints: "ok", leader: "ok", members: "ok", alarms: "ok", lag: "ok", names: "ok" },
     });
     const medians = findings
       .filter(({ check }) => check === "read")
@@ -61,6 +62,37 @@ describe("leasehold doctor at a healthy cluster of three", () => {
     const words = stdout.replaceAll(/\s+/g, " ");
     expect(words).toContain(`m2 (${etcd.endpoints[1]}), m3 (${etcd.endpoints[2]})`);
     expect(words).toContain("list all members");
+  });
+
+  test("finds names in use that are below another one, and no keys that are no locks", async () => {
+    await using cluster = connect({ hosts: etcd.endpoints });
+    const campaign = (name: string) => new Election(cluster, name).campaign("x");
+    const above = await campaign("reports");
+    const nested = [await campaign("reports/daily"), await new Mutex(cluster, "reports/daily/x").lock()];
+    const put = (key: string) => etcd.etcdctl(["put", key, "value"]);
+    await Promise.all(["config/a", "config/a/b", "config/a/b/c"].map(put));
+
+    const { code, findings } = await examined(etcd.endpoints.slice(0, 1));
+    const elsewhere = await examined(etcd.endpoints.slice(0, 1), ["jobs/"]);
+
+    const names = (all: typeof findings) => all.find(({ check }) => check === "names");
+    expect([code, names(findings)]).toEqual([
+      0,
+      {
+        ...{
+          endpoint: null,
+          check: "names",
+          mark: "warn",
+          hint: expect.stringContaining("rename") as string,
+        },
+        message:
+          "both are in use: reports/daily is below reports, reports/daily/x is below reports/daily, " +
+          "reports/daily/x is below reports",
+      },
+    ]);
+    expect(names(elsewhere.findings)?.message).toBe("no lock in use is below another one under jobs/");
+    await Promise.all([above, ...nested].map((each) => each.release()));
+    await etcd.etcdctl(["del", "--prefix", "config/"]);
   });
 
   test("leaves no key and no lease when it is asked to stop while it holds its lock", async () => {

@@ -1,7 +1,10 @@
 // What a call does that meets an entry of another kind, or of a nested name: the table of docs/kinds.md, and the rest of it.
+import { tracingChannel } from "node:diagnostics_channel";
 import { readFileSync } from "node:fs";
-import { describe, expect, test } from "vitest";
+import { describe, expect, onTestFinished, test } from "vitest";
 import {
+  type Cluster,
+  connect,
   Election,
   inspect,
   KindMismatchError,
@@ -12,12 +15,14 @@ import {
   Semaphore,
   Session,
 } from "../../../src/index.js";
+import { CHANNELS } from "../../../src/telemetry/channels.js";
 import { encode } from "../../support/clients/gateway-text.js";
 import { V3Candidate } from "../../support/clients/v3election.js";
 import { V3Lock } from "../../support/clients/v3lock.js";
 import { ASKING, FOUND, queueName } from "../../support/fixtures/kinds.js";
 import { nextLeader } from "../../support/fixtures/next-leader.js";
 import { reasonOf, twoSessions } from "../../support/fixtures/two-sessions.js";
+import { ROOT, startWithUsers } from "../../support/fixtures/users.js";
 
 const two = twoSessions(10);
 const { places, queued } = two;
@@ -246,16 +251,104 @@ describe("a call that finds an entry of another kind", () => {
     await leadership.resign();
   });
 
-  test("is a call of lead(), which does not campaign again", async () => {
+  test("is a call of lead(), which says so once where nobody listens, and leads when the name is free", async () => {
     const name = "led";
     const lock = await new Mutex(two.holder, name).lock();
+    const stop = new AbortController();
+    const { signal } = stop;
+    const warnings = warningsOf("KIND_MISMATCH");
+    const retries: unknown[] = [];
+    const led: string[] = [];
 
-    const error = await reasonOf(lead(two.cluster, name, () => undefined));
-
-    expect(error).toEqual(mismatch("leadership", "mutex", [name]));
+    const ends = [
+      lead(two.cluster, name, () => led.push("one"), { signal, onRetry: (error) => retries.push(error) }),
+      lead(two.cluster, name, () => led.push("other"), { signal }),
+    ];
+    await expect.poll(() => [retries.length > 0, warnings.length]).toEqual([true, 1]);
+    expect(retries[0]).toEqual(mismatch("leadership", "mutex", [name]));
+    expect(led).toEqual([]);
     await lock.release();
+
+    await expect.poll(() => new Set(led), { timeout: 10_000 }).toEqual(new Set(["one", "other"]));
+    stop.abort();
+    await Promise.all(ends);
+    expect(warnings).toEqual([
+      expect.stringMatching(/"led" is asked for by an Election.*lead\(\) tries again/),
+    ]);
   });
 });
+
+describe("a long hold below a name that is in use", () => {
+  type Hold = (name: string) => Promise<{ release: () => Promise<void> }>;
+  const campaign = (name: string) => new Election(two.holder, name).campaign("older");
+  const HOLDS: readonly [title: string, older: Hold, nested: (cluster: Cluster) => Hold][] = [
+    ["a leader's, of a leader", campaign, (own) => (name) => new Election(own, name).campaign("nested")],
+    [
+      "a mutex's, of a reader",
+      (name) => new RwLock(two.holder, name).readLock(),
+      (own) => (name) => new Mutex(own, name).lock(),
+    ],
+    ["a reader's, of a leader", campaign, (own) => (name) => new RwLock(own, name).readLock()],
+  ];
+
+  test.each(HOLDS)("warns, once: %s", async (title, hold, nested) => {
+    const warnings = warningsOf("NESTED_NAME");
+    const above = `above/${title.replaceAll(" ", "-")}`;
+    const older = await hold(above);
+    await using cluster = connect({ hosts: two.etcd.endpoints });
+
+    const holds = await Promise.all(
+      ["daily/a", "daily/b"].map((name) => nested(cluster)(`${above}/${name}`)),
+    );
+
+    const text = `"${above}/daily/[ab]" is held, and "${above}", above it, is in use.*KIND_MISMATCH`;
+    await expect.poll(() => warnings, { timeout: 10_000 }).toEqual([expect.stringMatching(text)]);
+    await Promise.all([...holds, older].map((each) => each.release()));
+  });
+
+  test("says nothing where the name above has nested names only, or this user may not read it", async () => {
+    const server = await startWithUsers();
+    onTestFinished(() => server.stop());
+    const warnings = warningsOf("NESTED_NAME");
+    await using root = connect({ hosts: server.etcd.endpoints, auth: ROOT });
+    const user = { username: "narrow", password: "narrow-secret" };
+    await server.addUser(user, "used/a/");
+    await using worker = connect({ hosts: server.etcd.endpoints, auth: user });
+    const asked: string[] = [];
+    const hear = (message: unknown): void => {
+      const { what, error } = message as { what: string; error?: Error };
+      if (what.startsWith("ask whether")) asked.push(`${what}: ${String(error)}`);
+    };
+    tracingChannel(CHANNELS.call).asyncEnd.subscribe(hear);
+    onTestFinished(() => void tracingChannel(CHANNELS.call).asyncEnd.unsubscribe(hear));
+
+    const allowed = [await new Mutex(root, "free/a").lock(), await new Mutex(root, "free/b").lock()];
+    const above = await new Mutex(root, "used").lock();
+    const denied = await new Mutex(worker, "used/a/1").lock();
+
+    await expect
+      .poll(() => [...asked].sort(), { timeout: 10_000 })
+      .toEqual([
+        'ask whether "free" is in use: undefined',
+        expect.stringMatching(/^ask whether "used" is in use: EtcdRefusedError/),
+        'ask whether "used/a" is in use: undefined',
+      ]);
+    expect(denied.held).toBe(true);
+    expect(warnings).toEqual([]);
+    await Promise.all([...allowed, above, denied].map((each) => each.release()));
+  });
+});
+
+/** The texts of the warnings of a code, from now on. */
+function warningsOf(code: string): readonly string[] {
+  const texts: string[] = [];
+  const listen = (warning: Error & { code?: string }): void => {
+    if (warning.code === code) texts.push(warning.message);
+  };
+  process.on("warning", listen);
+  onTestFinished(() => void process.off("warning", listen));
+  return texts;
+}
 
 /** The entry of a mutex of an older version that waits behind another kind: it is never rejected. */
 async function putOld(name: string) {

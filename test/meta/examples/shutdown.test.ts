@@ -17,7 +17,7 @@ beforeAll(async () => {
 beforeEach(async () => void (await etcd.etcdctl(["del", "--prefix", "jobs/"])));
 afterAll(() => etcd?.stop());
 
-const queued = async () => (await placesOf(etcd.member, "jobs")).length;
+const queued = async () => (await placesOf(etcd.member, "jobs/import")).length;
 
 describe("examples/shutdown.js", { timeout: 60_000 }, () => {
   test("on SIGTERM finishes its job under the lock, and the next worker goes on without waiting for the TTL", async () => {

@@ -18,8 +18,8 @@ function holding(count: number) {
   const cluster = new FakeCluster();
   const lease = cluster.lease(TTL_SECONDS);
   const locks = Array.from({ length: count }, (_, n) => {
-    const entry = LockTable.of(lease).queue(`jobs/${n}`).own.make().confirmed(FENCE);
-    return new HoldHandle(LockTable.of(lease).queue(`jobs/${n}`), entry);
+    const entry = LockTable.of(lease).queue(`job-${n}`).own.make().confirmed(FENCE);
+    return new HoldHandle(LockTable.of(lease).queue(`job-${n}`), entry);
   });
   return { cluster, clock: cluster.clock, lease, locks };
 }

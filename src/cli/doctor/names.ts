@@ -1,0 +1,81 @@
+import { type Cluster, EtcdRefusedError, LeaseholdError } from "../../index.js";
+import { parseEntryKey } from "../../keys.js";
+import { readPages } from "../../queue/contenders.js";
+import { ask } from "../../view/inspect.js";
+import { pathIn, prefixRange } from "../../view/list.js";
+import { type Exam, excerpt, type Finding, ok, skip, warn } from "./exam.js";
+
+/** etcd may have millions of keys that are no locks. */
+const PAGES = 20;
+const KEYS = 1000;
+
+/** Nested names among those that start with `prefix` and have entries: a call on the upper one is rejected. Keys only are read. */
+export async function namesFinding(
+  { timeoutMs, signal }: Exam,
+  cluster: Cluster,
+  prefix: string,
+): Promise<Finding> {
+  const where = prefix === "" ? "" : ` under ${excerpt(prefix)}`;
+  try {
+    const { names, all } = await namesUnder(cluster, prefix, { timeoutMs, signal });
+    const nested = [...names].flatMap((name) => aboveOf(name, names).map((above) => [name, above] as const));
+    const part = all ? "" : `, among the first ${PAGES * KEYS} keys`;
+    if (nested.length === 0) return ok("names", `no lock in use is below another one${where}${part}`);
+    return warn(
+      "names",
+      nestedText(nested) + part,
+      "rename one of each: while the lower one is held or waited for, calls for the upper one are rejected with KIND_MISMATCH",
+    );
+  } catch (error) {
+    if (!(error instanceof LeaseholdError)) throw error;
+    const isDenied = error instanceof EtcdRefusedError && error.reason === "permission";
+    const why = isDenied ? `this user may not read all keys${where}: give a PREFIX` : error.message;
+    return skip("names", `nested names were not looked for: ${excerpt(why, 400)}`);
+  }
+}
+
+interface Names {
+  readonly names: ReadonlySet<string>;
+  /** Every key was read. */
+  readonly all: boolean;
+}
+
+async function namesUnder(
+  cluster: Cluster,
+  prefix: string,
+  wait: { readonly timeoutMs: number; readonly signal: AbortSignal },
+): Promise<Names> {
+  return ask(cluster, { what: "look for nested names", wait }, async (asking) => {
+    const names = new Set<string>();
+    let pages = 0;
+    for await (const { kvs, more } of readPages(
+      asking,
+      { keysOnly: true, ...prefixRange(prefix) },
+      () => KEYS,
+    )) {
+      for (const { key, leaseId } of kvs) {
+        const name = leaseId !== 0n && parseEntryKey(key.toString(), leaseId) ? pathIn(key, "") : undefined;
+        if (name !== undefined) names.add(name);
+      }
+      if (!more) return { names, all: true };
+      if (++pages === PAGES) break;
+    }
+    return { names, all: false };
+  });
+}
+
+/** The names above a name that are among `names`. */
+function aboveOf(name: string, names: ReadonlySet<string>): readonly string[] {
+  const above: string[] = [];
+  for (let end = name.lastIndexOf("/"); end > 0; end = name.lastIndexOf("/", end - 1))
+    if (names.has(name.slice(0, end))) above.push(name.slice(0, end));
+  return above;
+}
+
+const SHOWN = 3;
+
+function nestedText(nested: readonly (readonly [name: string, above: string])[]): string {
+  const shown = nested.slice(0, SHOWN).map(([name, above]) => `${excerpt(name)} is below ${excerpt(above)}`);
+  const rest = nested.length > SHOWN ? `, and ${nested.length - SHOWN} more` : "";
+  return `both are in use: ${shown.join(", ")}${rest}`;
+}

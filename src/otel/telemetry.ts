@@ -1,8 +1,8 @@
-import { AsyncResource } from "node:async_hooks";
 import type { ChannelListener } from "node:diagnostics_channel";
 import { type Context, diag, type Span, SpanStatusCode, type Tracer } from "@opentelemetry/api";
 import type { ClusterMessage } from "../telemetry/messages.js";
 import type { Clock, Timer } from "../util/clock.js";
+import { ContextResource } from "../util/own-context.js";
 import { printable } from "../util/printable.js";
 import { exceptionOf, type Instruments, type Labels, type SeriesTable } from "./metrics.js";
 
@@ -100,7 +100,7 @@ export class Backlog {
   readonly #due: (() => void)[] = [];
   #timer: Timer | undefined;
   /** Without it, the work for one caller would run in the async context of another. */
-  readonly #context = new AsyncResource("leasehold/otel");
+  readonly #context = new ContextResource("leasehold/otel");
 
   /** `flushed` is called after each flush. */
   constructor(

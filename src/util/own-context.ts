@@ -3,8 +3,15 @@
 import { AsyncResource } from "node:async_hooks";
 import { EtcdUnavailableError, KindMismatchError, LockTimeoutError } from "../errors.js";
 
+/** A context alone: nothing of it keeps the process alive. What lists open handles, such as Jest's `--detectOpenHandles`, asks for that. */
+export class ContextResource extends AsyncResource {
+  hasRef(): boolean {
+    return false;
+  }
+}
+
 /** The async context in which this file was loaded: that of no call. No code of a user runs in this very resource. */
-const own = new AsyncResource("leasehold");
+const own = new ContextResource("leasehold");
 
 /**
  * Runs `start`, which begins what outlives the call that needs it first: a socket, a timer, work that several calls wait for.
@@ -20,19 +27,30 @@ export const { queueMicrotask } = globalThis;
 export const { setTimeout, clearTimeout, setImmediate, clearImmediate } =
   process.getBuiltinModule("node:timers");
 
-const NOT_COLLECTED = { requireManualDestroy: true };
+/** Destroyed by its end: the collector would have to be asked to tell of each. */
+const BY_HAND = { requireManualDestroy: true };
+
+function asEvent<T>(call: () => T): T {
+  const event = new ContextResource("leasehold.event", BY_HAND);
+  try {
+    return event.runInAsyncScope(call);
+  } finally {
+    // Tools keep what they know of an async resource, such as the context of its user, until it is destroyed.
+    event.emitDestroy();
+  }
+}
 
 /** Each call has a context of its own: before Node.js 24, `enterWith()` in it changes the resource in which it runs, and so all that follows. */
 const callsIn =
   (resource: AsyncResource) =>
   <T>(call: () => T): T =>
-    resource.runInAsyncScope(() => new AsyncResource("leasehold.event", NOT_COLLECTED).runInAsyncScope(call));
+    resource.runInAsyncScope(() => asEvent(call));
 
 /** Like `inOwnContext`, for code of users: the listeners of signals and events. */
 export const tellOutside = callsIn(own);
 
 /** For code of users that belongs to the call which is made now, and that a timer calls: what is returned runs it in the call's context. */
-export const inThisContext = (): (<T>(call: () => T) => T) => callsIn(new AsyncResource("leasehold.call"));
+export const inThisContext = (): (<T>(call: () => T) => T) => callsIn(new ContextResource("leasehold.call"));
 
 /**
  * Gives an error that was created in a timer, or upon an answer, the stack of the async function that is about to reject with it. So the stack

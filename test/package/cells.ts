@@ -146,7 +146,8 @@ function testRunners({ tarball, hosts }: World): Cell[] {
     return folder;
   });
   const passed = (said: string): void => {
-    if (!/Tests:? +[12] passed/.test(stripVTControlCharacters(said))) throw new Error(said);
+    const text = stripVTControlCharacters(said);
+    if (!/Tests:? +[12] passed/.test(text) || text.includes("open handle")) throw new Error(said);
   };
   return [
     ["Jest, CommonJS by ts-jest", "commonjs", []] as const,
@@ -158,7 +159,9 @@ function testRunners({ tarball, hosts }: World): Cell[] {
       run: async () => {
         const project = await jest();
         const program = path.join(project.path, "node_modules/jest/bin/jest.js");
-        passed(await project.within(folder).run(process.execPath, [...flags, program], env));
+        passed(
+          await project.within(folder).run(process.execPath, [...flags, program, "--detectOpenHandles"], env),
+        );
         return (await project.run(process.execPath, [program, "--version"])).trim();
       },
     }))

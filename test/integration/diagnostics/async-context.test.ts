@@ -1,5 +1,5 @@
 // In which async context each callback and event of the public API runs.
-import { AsyncLocalStorage } from "node:async_hooks";
+import { AsyncLocalStorage, createHook } from "node:async_hooks";
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
 import {
   ClusterLockManager,
@@ -348,4 +348,29 @@ test("the events of an election run in the context of the campaign, and the end 
     ["the candidate"],
     [OWN],
   ]);
+});
+
+test("a hold whose signal was read leaves no async resource of leasehold", async () => {
+  const made = new Set<number>();
+  const left = new Set<number>();
+  const init = (id: number, type: string): void => {
+    if (!type.startsWith("leasehold")) return;
+    made.add(id);
+    left.add(id);
+  };
+  const hook = createHook({ init, destroy: (id) => void left.delete(id) }).enable();
+  onTestFinished(() => void hook.disable());
+  await using cluster = connect({ hosts: etcd.endpoints });
+  const mutex = new Mutex(cluster, "resources");
+
+  let aborts = 0;
+  for (let n = 0; n < 300; n++) {
+    const lock = await mutex.lock();
+    lock.signal.addEventListener("abort", () => aborts++);
+    await lock.release();
+  }
+
+  expect(aborts).toBe(300);
+  expect(made.size).toBeGreaterThanOrEqual(300);
+  await expect.poll(() => left.size).toBe(0);
 });

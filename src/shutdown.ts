@@ -1,13 +1,29 @@
 import { constants } from "node:os";
 import { isLeaseholdError } from "./errors.js";
-import { checkDrain, checkFunction, checkOptions, rangeError, typeError } from "./options/check.js";
+import {
+  checkBoolean,
+  checkDrain,
+  checkFunction,
+  checkOptions,
+  checkSignal,
+  rangeError,
+  typeError,
+} from "./options/check.js";
 import { type Cluster, servicesOf } from "./session/cluster.js";
 import type { CloseOptions } from "./session/session-options.js";
+import { pause } from "./util/clock.js";
 import { isError } from "./util/realm.js";
 
 export interface ShutdownOptions extends CloseOptions {
   /** The first one begins the shutdown. @default ["SIGTERM", "SIGINT"] */
   readonly signals?: readonly NodeJS.Signals[] | undefined;
+  /** Its abort begins the shutdown, too, and its reason is that of the signal of `work`. @default none */
+  readonly signal?: AbortSignal | undefined;
+  /**
+   * The cluster is closed once `work` has ended, or when `drainMs` has passed: until then, calls for locks go on as before. For a server,
+   * whose last requests take locks. @default false: waiting and new calls for locks reject from the beginning of the shutdown
+   */
+  readonly workFirst?: boolean | undefined;
 }
 
 /** No process can listen to these. */
@@ -24,16 +40,19 @@ function checkSignals(value: unknown): readonly NodeJS.Signals[] {
 }
 
 /**
- * Runs `work` until it ends, or until the process gets one of `signals`. Then, in this order: the `signal` of `work` aborts, so
- * that it begins nothing new; waiting calls of the cluster reject, while its sessions are renewed until every lock is released or
+ * Runs `work` until it ends, or until the process gets one of `signals`, or `signal` aborts. Then, in this order: the signal of `work`
+ * aborts, so that it begins nothing new; waiting calls of the cluster reject, while its sessions are renewed until every lock is released or
  * `drainMs` (default 5000) has passed; the leases are revoked, and the next waiters proceed. A second signal ends the process at
  * once, as without this function. The exit code stays yours.
+ *
+ * With `workFirst: true`, calls for locks go on until `work` has ended: a server first stops to listen, and answers its last requests.
+ * `drainMs` limits that, and what follows, together.
  *
  * Give what you run under a lock both signals, `lock.signalWith(signal)`: work that follows `lock.signal` alone goes on until `drainMs`
  * has passed, and then loses the lock.
  *
  * Resolves when `work` has ended and the cluster is closed: with the value of `work`, or with undefined if the shutdown ended it. `work`
- * may then reject with the reason of `signal`, with an error whose `cause` is that reason (as timers do), or with SessionClosedError.
+ * may then reject with the reason of its signal, with an error whose `cause` is that reason (as timers do), or with SessionClosedError.
  * @throws what else `work` throws, after the cluster is closed. Work that was not done after `drainMs` throws LockLostError, or an
  * error with that as its `cause`.
  * @throws {TypeError | RangeError} on invalid options.
@@ -43,22 +62,39 @@ export async function untilShutdown<T>(
   work: (signal: AbortSignal) => T | PromiseLike<T>,
   options?: ShutdownOptions,
 ): Promise<T | undefined> {
-  const { signals: names, ...close } = checkOptions("untilShutdown", options, ["signals", "drainMs"]);
+  const known = ["signals", "signal", "workFirst", "drainMs"];
+  const {
+    signals: names,
+    signal: own,
+    workFirst: order,
+    ...close
+  } = checkOptions("untilShutdown", options, known);
   const drainMs = checkDrain("untilShutdown", close);
   const signals = checkSignals(names);
+  const signal = checkSignal(own);
+  const workFirst = checkBoolean("workFirst", order);
   checkFunction("work", work);
-  servicesOf(cluster);
+  const { aborts, clock } = servicesOf(cluster);
 
   const stop = new AbortController();
-  const begin = (name: NodeJS.Signals): void => {
+  const over = new AbortController();
+  let until = Infinity;
+  const closed = (): Promise<void> =>
+    cluster.close({ drainMs: Math.max(0, Math.min(drainMs, until - clock.monotonic())) });
+  const begin = (reason: unknown): void => {
     ignore();
-    stop.abort(new DOMException(`got ${name}`, "AbortError"));
-    void cluster.close({ drainMs });
+    until = clock.monotonic() + drainMs;
+    stop.abort(reason);
+    void (workFirst ? pause(clock, drainMs, over.signal).then(closed) : closed());
   };
+  const got = (name: NodeJS.Signals): void => begin(new DOMException(`got ${name}`, "AbortError"));
+  for (const name of signals) process.on(name, got);
+  const forget = aborts.add(signal, () => begin(signal?.reason));
   const ignore = (): void => {
-    for (const name of signals) process.off(name, begin);
+    for (const name of signals) process.off(name, got);
+    forget();
   };
-  for (const name of signals) process.on(name, begin);
+  if (signal?.aborted) begin(signal.reason);
   try {
     return await work(stop.signal);
   } catch (error) {
@@ -66,7 +102,8 @@ export async function untilShutdown<T>(
     throw error;
   } finally {
     ignore();
-    await cluster.close({ drainMs });
+    over.abort();
+    await closed();
   }
 }
 

@@ -66,8 +66,8 @@ export interface KnownHost {
  *
  * With hosts of two etcd clusters in one list, a fail-over would lose the leases, so a host of another cluster is rejected
  * while a host of the first one has answered recently. A restore from a snapshot gives every member a new cluster ID: the
- * new ID is adopted when no host has answered with the old one for 30 s, or when all hosts have changed. Two processes that
- * start at hosts of different clusters do not detect each other.
+ * new ID is adopted when no host has answered with the old one for 30 s, or when all hosts have changed, of which none has left the
+ * list. Two processes that start at hosts of different clusters do not detect each other until they ask a second one: `SecondHost`.
  */
 export class Hosts {
   /** The host of the member in use. */
@@ -78,6 +78,8 @@ export class Hosts {
   #byName: ReadonlyMap<string, Host>;
   /** The host of the last contact. */
   #last: Host | undefined;
+  /** Of the hosts that are no longer in the list: the one that has answered last. */
+  #gone: Host | undefined;
   /** Number of answered attempts. */
   #answers = 0;
   #failures = 0;
@@ -100,6 +102,13 @@ export class Hosts {
       ({ name, reached, silent }) => name === this.hostInUse && reached && !silent,
     );
     const names = [...new Set([...found, ...works.map(({ name }) => name)])];
+    for (const host of this.#all)
+      if (
+        this.#isOurs(host) &&
+        !names.includes(host.name) &&
+        host.clusterIdAt >= (this.#gone?.clusterIdAt ?? 0)
+      )
+        this.#gone = host;
     (this.names as string[]).splice(0, Infinity, ...names);
     this.#all = names.map((name) => this.#host(name));
     this.#byName = new Map(this.#all.map((host) => [host.name, host]));
@@ -156,6 +165,21 @@ export class Hosts {
     return errorsOf(this.#all, ({ failure }) => failure && failure.at >= at && failure);
   }
 
+  /** A host that is not in use, and of which the cluster is not known. */
+  get second(): string | undefined {
+    const from = this.names.indexOf(this.hostInUse ?? "") + 1;
+    const inTurn = [...this.names.slice(from), ...this.names.slice(0, from)];
+    return inTurn.find((name) => name !== this.hostInUse && this.#host(name).clusterId === undefined);
+  }
+
+  /** A host that is not in use belongs to another cluster. */
+  isForeign(name: string, error: Error): void {
+    const host = this.#host(name);
+    host.failure = this.#failure(error, host.failure);
+    host.silent = true;
+    this.#become(name, "refused", error);
+  }
+
   /** Index of the first host, from `start` on with wraparound, that has not just failed; `start` if all have. */
   firstUsable(start: number): number {
     const { length } = this.#all;
@@ -175,7 +199,16 @@ export class Hosts {
 
   /** Whether the host has answered before and so is known to belong to this cluster. */
   knows(name: string): boolean {
-    return this.#clusterId !== undefined && this.#host(name).clusterId === this.#clusterId;
+    return this.#isOurs(this.#host(name));
+  }
+
+  #isOurs({ clusterId }: Host): boolean {
+    return clusterId !== undefined && clusterId === this.#clusterId;
+  }
+
+  /** There is, and was, no other host: none that could belong to another cluster. */
+  get isOnly(): boolean {
+    return this.names.length === 1 && this.#gone === undefined;
   }
 
   /** A host of this cluster, with the ID of the cluster; undefined before one has answered. */
@@ -191,7 +224,8 @@ export class Hosts {
     host.clusterId = clusterId;
     host.clusterIdAt = now;
     if (clusterId === this.#clusterId) return;
-    const ours = this.#all.find((each) => this.knows(each.name) && now - each.clusterIdAt < STANDS_MS)?.name;
+    const stands = (each: Host): boolean => this.#isOurs(each) && now - each.clusterIdAt < STANDS_MS;
+    const ours = [...this.#all, ...(this.#gone ? [this.#gone] : [])].find(stands)?.name;
     if (ours === undefined) {
       this.#clusterId = clusterId;
       return;

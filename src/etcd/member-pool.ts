@@ -25,6 +25,8 @@ const isMembersFault = (error: unknown): boolean =>
   error instanceof MemberRefusedError || (error instanceof UnansweredError && error.kind !== "cancelled");
 
 interface MemberListener {
+  /** A member that was not in use before has answered. */
+  up?(): void;
   /** The member in use is left: requests need not wait for it any longer. */
   left?(): void;
   /** `member` has failed: move to another one. */
@@ -44,6 +46,8 @@ export class MemberPool {
   readonly #membership: Membership | undefined;
   readonly #listeners = new Set<MemberListener>();
   #current: Member | undefined;
+  /** The last one that has answered. */
+  #up: Member | undefined;
   #next: number;
   #closed = false;
 
@@ -162,7 +166,7 @@ export class MemberPool {
    * cluster, and otherwise the error of that request.
    */
   async #proven(member: Member, error: LeaseNotFoundError, options: CallOptions): Promise<unknown> {
-    if (this.hosts.names.length === 1) return error;
+    if (this.hosts.isOnly) return error;
     try {
       this.#checkCluster(member, await member.timeToLive(1n, options));
       return error;
@@ -198,6 +202,11 @@ export class MemberPool {
     if (member !== this.#current) return;
     this.hosts.up(member.host);
     this.#membership?.used(member);
+    if (member === this.#up) return;
+    this.#up = member;
+    inOwnContext(() => {
+      for (const listener of this.#listeners) listener.up?.();
+    });
   }
 
   /** A member that was left before says nothing about the one in use: its streams may find later what a call has found. */
@@ -216,11 +225,15 @@ export class MemberPool {
     const { hosts } = this;
     const index = hosts.firstUsable(this.#next);
     this.#next = index + 1;
-    const host = (hosts.hostInUse = hosts.names[index]!);
+    return this.connectTo((hosts.hostInUse = hosts.names[index]!));
+  }
+
+  /** A connection of its own, which is not in use, and which the caller retires. */
+  connectTo(host: string): Member {
     const setting = {
       token: () => this.tokens?.current,
       credentials: this.#credentials && (() => this.#credentials!.current),
-      pingMs: hosts.pingMsOf(host),
+      pingMs: this.hosts.pingMsOf(host),
     };
     return inOwnContext(() => this.connect(host, setting));
   }

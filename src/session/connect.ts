@@ -1,4 +1,5 @@
 import { EtcdClient } from "../etcd/client.js";
+import { SecondHost } from "../etcd/second-host.js";
 import { failures, memberOf, memoryEntryOf, type NewMember } from "../etcd/transport.js";
 import { checkConnect, type LogFunction, type Logger } from "../options/connect.js";
 import type { Etcd3Client } from "../options/etcd3-client.js";
@@ -154,8 +155,9 @@ export function createCluster(
   const { clock = systemClock, newMember = memberOf, observe, startThread } = { ...surroundings, ...memory };
   const context = { options: checked, clock, failures };
   const client = new EtcdClient(checked, clock, (host, setting) => newMember(host, setting, context));
+  const second = new SecondHost(client, clock);
   const observeBoth: Observe = (services) => {
-    const ends = [observe?.(services), memory?.connected(services)];
+    const ends = [observe?.(services), memory?.connected(services), () => second.close()];
     return () => ends.forEach((end) => end?.());
   };
   return newCluster(newClusterState(checked, client, { clock, observe: observeBoth, startThread }));

@@ -73,3 +73,33 @@ test("a member of another cluster is refused", async () => {
   expect(refused[0]?.error?.message).toContain("belongs to the etcd cluster");
   expect(members.all.at(-1)).toMatchObject({ state: "up", host: first });
 }, 60_000);
+
+test("a second host of another cluster is refused soon after the first lock, before any fail-over", async () => {
+  await using etcd = await startEtcd();
+  await using other = await startEtcd();
+  const lines: string[] = [];
+  const hosts = [etcd.member.endpoint, other.member.endpoint];
+  await using cluster = connect({
+    hosts,
+    log: ({ level, message }) => void lines.push(`${level} ${message}`),
+  });
+  using members = membersOf(cluster);
+  const lock = await new Mutex(cluster, "member").lock();
+  expect(members.all.map(({ state }) => state)).toEqual(["up"]);
+
+  await expect.poll(() => members.all).toHaveLength(2);
+
+  const [up, refused] = members.all;
+  expect([up?.host, refused?.host].sort()).toEqual([...hosts].sort());
+  expect(refused).toMatchObject({ state: "refused", error: { name: "MemberRefusedError" } });
+  expect(lines).toContainEqual(
+    expect.stringMatching(/^warn \S+ refused: it belongs to the etcd cluster .* members of one cluster/),
+  );
+  expect(cluster.health()).toMatchObject({ ok: true });
+  expect(cluster.health().members.find(({ host }) => host === refused?.host)).toMatchObject({
+    state: "failed",
+    ok: false,
+  });
+  expect(lock.held).toBe(true);
+  await lock.release();
+});

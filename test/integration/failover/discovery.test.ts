@@ -2,6 +2,8 @@ import dns from "node:dns/promises";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, onTestFinished, test } from "vitest";
 import { connect, fromEnv, Mutex } from "../../../src/index.js";
 import { type EtcdCluster, startEtcd } from "../../support/etcd/etcd.js";
+import { placesOf } from "../../support/clients/server-view.js";
+import { startTcpProxy } from "../../support/proxies/tcp-proxy.js";
 import { DnsServer } from "../../support/servers/dns.js";
 
 const NAME = "_etcd-client._tcp.etcd.test";
@@ -85,6 +87,31 @@ describe("members by SRV records", () => {
     await new Mutex(cluster, "c").withLock(() => undefined);
     expect(lock.held).toBe(true);
     await lock.release();
+  });
+
+  test("that name members of another etcd give it no lock: an entry of ours is in the first one", async () => {
+    await using other = await startEtcd();
+    const gate = await startTcpProxy({ port: etcd.member.clientPort });
+    server.records.set(NAME, [{ name: "localhost", port: gate.port }]);
+    await using cluster = connect({ hosts: "srv:etcd.test", session: { ttlSeconds: 60 } });
+    const lock = await new Mutex(cluster, "g").lock();
+    server.records.set(NAME, recordsOf(other.member));
+
+    await gate.mode("refuse");
+    const late = new Mutex(cluster, "g").lock({ timeoutMs: 2000 });
+
+    await expect(late).rejects.toMatchObject({
+      message: expect.stringMatching(
+        /belongs to the etcd cluster .*, but http:\/\/localhost:\d+ to/,
+      ) as string,
+    });
+    expect(await placesOf(other.member, "g")).toEqual([]);
+    expect(lock.signal.reason).toBeUndefined();
+    expect(lock.held).toBe(true);
+    server.records.set(NAME, [{ name: "localhost", port: gate.port }]);
+    await gate.mode("pass");
+    await lock.release();
+    await gate.stop();
   });
 });
 

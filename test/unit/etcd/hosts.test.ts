@@ -225,4 +225,27 @@ describe("the identity of the etcd cluster", () => {
     hosts.check("a:1", header("11"));
     hosts.check("b:1", header("11"));
   });
+
+  test("is kept by the hosts that DNS has replaced, until they have been silent for long", () => {
+    hosts = new Hosts([...HOSTS], clock, PING_MS);
+    hosts.check("a:1", header("10"));
+    clock.advance(1000);
+    hosts.check("b:1", header("10"));
+
+    hosts.become(["x:1"]);
+    expect(hosts.isOnly).toBe(false);
+    expect(() => hosts.check("x:1", header("11"))).toThrow("cluster b, but b:1 to a:");
+    clock.advance(30_000);
+    hosts.check("x:1", header("11"));
+    expect(hosts.knows("x:1")).toBe(true);
+  });
+
+  test("is asked of the next host whose cluster is not known", () => {
+    hosts.hostInUse = "b:1";
+    expect(hosts.second).toBe("c:1");
+    hosts.check("c:1", header("10"));
+    expect(hosts.second).toBe("a:1");
+    hosts.check("a:1", header("10"));
+    expect(hosts.second).toBeUndefined();
+  });
 });

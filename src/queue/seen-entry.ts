@@ -42,6 +42,7 @@ export class SeenEntry {
   readonly value: string | undefined;
   /** The kind of a queue in which the key is directly under the name. */
   readonly #kind: QueueKind = "unknown";
+  readonly #isOurs: boolean = false;
 
   /** `isRead`: with its value. */
   constructor(
@@ -59,11 +60,16 @@ export class SeenEntry {
     this.permits = permits;
     const key = this.bytes.toString();
     if (kv.leaseId === 0n || !LEASE_AND_NUMBER.test(key.slice(key.lastIndexOf("/") + 1))) return;
-    const isOurs = owner !== undefined && since !== undefined && id !== undefined;
+    this.#isOurs = owner !== undefined && since !== undefined && id !== undefined;
     // Go's mutex, etcdctl lock and jetcd write an empty value; a candidate's value is what it wants to tell.
-    const other = isOurs || kv.value === "" ? "mutex" : "election";
+    const other = this.#isOurs || kv.value === "" ? "mutex" : "election";
     this.#kind = permits === undefined ? other : "semaphore";
     if (this.#kind === "election") this.value = cut(kv.value);
+  }
+
+  /** It is the delay key of an entry of this library. Alone, without the entry, it shows that the client of that has died. */
+  get isDelay(): boolean {
+    return this.#isOurs && delayedBy(keyText(this.bytes)) !== undefined;
   }
 
   /** With U+FFFD in the place of bytes that are no text. */
@@ -181,7 +187,7 @@ export function splitQueue(path: string, all: readonly SeenEntry[]): Split {
 }
 
 /** By the oldest entry that shows it. */
-export function kindOfQueue(path: string, entries: readonly SeenEntry[]): QueueKind {
+export function kindOfQueue(path: string, entries: Iterable<SeenEntry>): QueueKind {
   for (const entry of entries) {
     const kind = entry.kindIn(path);
     if (kind !== "unknown") return kind;

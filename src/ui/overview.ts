@@ -75,7 +75,7 @@ class History {
       });
     }
     this.wasThere = false;
-    while (this.#holds.length > MAX_HOLDS) this.#holds.shift();
+    this.#holds.splice(0, this.#holds.length - MAX_HOLDS);
   }
 
   /** How a hold has ended. */
@@ -159,13 +159,13 @@ export class Rows {
     return handOvers?.perMinute(this.clock.date().getTime()) ?? [];
   }
 
-  /** @param handOvers all that the board has counted, of all names */
-  changed(views: readonly QueueView[], handOvers: number): void {
+  /** @param handOvers all that the board has counted, of all names @param more of the same picture follows */
+  changed(views: readonly QueueView[], handOvers: number, more = false): void {
     // Of a queue that came and went between two looks, there is nothing else.
     if (handOvers !== this.#handOvers.total) this.onChange(undefined);
     this.#handOvers.count(handOvers, this.clock.date().getTime());
     for (const view of views) this.#put(view);
-    this.#isFirst = false;
+    this.#isFirst &&= more;
     this.#forget();
   }
 

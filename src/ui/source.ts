@@ -38,6 +38,9 @@ const MAX_REOPEN_MS = 300_000;
 /** Questions about leases under way. In a storm of hand-overs, the other holds just end. */
 const MAX_QUESTIONS = 16;
 
+/** Queues and holders that the rows get in one turn of the event loop. */
+const SLICE = 500;
+
 /** What a board is opened with. */
 export interface BoardSetting {
   readonly cluster: Cluster;
@@ -55,8 +58,10 @@ export class BoardSource {
   #reopenAt = 0;
   #closed = false;
   #questions = 0;
-  /** Events of earlier revisions are reported. */
-  #reportedRevision = 0n;
+  readonly #reported = new WeakSet<BoardEvent>();
+  /** Names whose changes the rows have not got yet. */
+  readonly #pending = new Set<string>();
+  #next: Timer | undefined;
   /** Names that had a queue when the last board failed. */
   #known = new Set<string>();
 
@@ -71,13 +76,14 @@ export class BoardSource {
   close(): void {
     this.#closed = true;
     this.#timer?.cancel();
+    this.#next?.cancel();
     this.#board?.stop();
   }
 
   #open(): void {
     const { door, prefix } = this.setting;
     this.#board = door.open(prefix, {
-      changed: (names, revision) => this.#changed(names, revision),
+      changed: (names) => this.#changed(names),
       failed: (error) => this.#failed(error),
     });
   }
@@ -89,6 +95,7 @@ export class BoardSource {
     this.#reopenMs = Math.min(2 * this.#reopenMs, MAX_REOPEN_MS);
     this.#known = new Set(this.#board?.names());
     this.#board = undefined;
+    this.#pending.clear();
     this.#failure = message;
     this.rows.problem(message);
   }
@@ -111,24 +118,44 @@ export class BoardSource {
     });
   }
 
-  #changed(names: ReadonlySet<string>, revision: bigint): void {
+  #changed(names: ReadonlySet<string>): void {
     const board = this.#board;
     if (board === undefined || this.#closed) return;
     this.#failure = undefined;
     this.#reopenMs = CHECK_MS;
     this.rows.problem(undefined);
-    const missed = [...this.#known].filter((name) => board.queue(name) === undefined);
+    for (const name of names) this.#pending.add(name);
+    for (const name of this.#known) if (board.queue(name) === undefined) this.#pending.add(name);
     this.#known = new Set();
-    this.rows.changed(
-      [...names, ...missed].map((name) => viewOf(board, name)),
-      board.handOvers,
-    );
-    for (const name of names) for (const event of board.history(name)) this.#report(name, event);
-    this.#reportedRevision = revision;
+    this.#next ??= this.setting.clock.afterPendingEvents(() => this.#take());
   }
 
-  #report(name: string, { kind, entry, revision: at }: BoardEvent): void {
-    if (at <= this.#reportedRevision || kind === "granted") return;
+  /** Hands over as many names as do not stop the event loop; the others follow. A name that changes meanwhile is there once. */
+  #take(): void {
+    this.#next = undefined;
+    const board = this.#board;
+    if (board === undefined || this.#closed) return;
+    const views: QueueView[] = [];
+    const names: string[] = [];
+    let work = 0;
+    for (const name of this.#pending) {
+      if (work >= SLICE) break;
+      this.#pending.delete(name);
+      const view = viewOf(board, name);
+      views.push(view);
+      names.push(name);
+      work += 1 + view.holders.length;
+    }
+    const more = this.#pending.size > 0;
+    this.rows.changed(views, board.handOvers, more);
+    for (const name of names) for (const event of board.history(name)) this.#report(name, event);
+    if (more) this.#next ??= this.setting.clock.afterPendingEvents(() => this.#take());
+  }
+
+  #report(name: string, event: BoardEvent): void {
+    const { kind, entry } = event;
+    if (kind === "granted" || this.#reported.has(event)) return;
+    this.#reported.add(event);
     const { createRevision: revision, leaseId } = entry;
     if (kind === "released") this.rows.ended({ name, revision, end: "released" });
     else if (leaseId !== 0n && this.#questions < MAX_QUESTIONS) void this.#ask(name, revision, leaseId);

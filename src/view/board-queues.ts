@@ -1,28 +1,17 @@
 import { isUtf8 } from "node:buffer";
 import { keyText } from "../etcd/watch.js";
 import { delayedBy, delayKeyOf, prefixEnd, prefixOf } from "../keys.js";
-import {
-  byAge,
-  holdersIn,
-  kindOfQueue,
-  type QueueKind,
-  type SeenEntry,
-  splitQueue,
-  withoutDelayKeys,
-} from "../queue/seen-entry.js";
-import { pathIn } from "./list.js";
+import { checkName } from "../options/check.js";
+import type { SeenEntry } from "../queue/seen-entry.js";
+import type { Clock, Timer } from "../util/clock.js";
+import { type BoardEvent, LiveQueue, NameHistory, older, type Place } from "./live-queue.js";
 import type { QueueChange } from "./queue-watch.js";
 
 /** Items in order. To insert or remove one moves those behind it, which takes microseconds for tens of thousands. */
 class SortedList<T> {
-  readonly #items: T[];
+  readonly #items: T[] = [];
 
-  constructor(
-    private readonly compare: (a: T, b: T) => number,
-    items: Iterable<T> = [],
-  ) {
-    this.#items = [...items].sort(compare);
-  }
+  constructor(private readonly compare: (a: T, b: T) => number) {}
 
   get items(): readonly T[] {
     return this.#items;
@@ -56,175 +45,31 @@ class SortedList<T> {
   }
 }
 
-/** The longest path, in bytes: a name of 1024 behind a prefix of 256. A foreign key may have more than a million, all slashes. */
-const MAX_PATH = 1280;
+const FOLDER = /\/(read|write)$/;
+/** A name of 1024 bytes behind a prefix of 256, in the folder of the writers. A foreign key may have more than a million. */
+const MAX_DIRECTORY = 1024 + 256 + "/write".length;
 
-/** The paths of all queues that a key may count in: its directories, the nearest last. */
-export function directoriesOf(key: string | Buffer): readonly string[] {
-  const bytes = typeof key === "string" ? key : key.toString("latin1", 0, MAX_PATH + 1);
-  const directories: string[] = [];
-  for (
-    let slash = bytes.indexOf("/");
-    slash !== -1 && slash <= MAX_PATH;
-    slash = bytes.indexOf("/", slash + 1)
-  ) {
-    const directory = bytes.slice(0, slash);
-    if (typeof key === "string") directories.push(directory);
-    else if (isUtf8(Buffer.from(directory, "latin1")))
-      directories.push(Buffer.from(directory, "latin1").toString());
+/** The path of the queue that a key belongs to directly; undefined if no queue can have it. `prefix`: of the cluster. */
+export function pathIn(key: string | Buffer, prefix: string): string | undefined {
+  const length = Math.max(0, key.lastIndexOf("/"));
+  if (length > MAX_DIRECTORY) return undefined;
+  const directory = typeof key === "string" ? key.slice(0, length) : key.subarray(0, length);
+  if (typeof directory !== "string" && !isUtf8(directory)) return undefined;
+  // The readers of `a` have their keys where a mutex `a/read` would have them.
+  const name = directory.toString().slice(prefix.length).replace(FOLDER, "");
+  try {
+    return `${prefix}${checkName(name)}`;
+  } catch {
+    return undefined;
   }
-  return directories;
 }
 
-/**
- * `granted`: the entry became a holder. `released`: a holder's key was deleted while other keys of its lease stayed, so the
- * lease lived: a release, or a deletion by another client. `ended`: a holder's key was deleted, and no other key of its
- * lease is on the board: a release, or the end of the lease. The keys of etcd do not tell which one.
- */
-type BoardEventKind = "granted" | "released" | "ended";
+const byRevision = (a: SeenEntry, b: SeenEntry): number =>
+  a.createRevision === b.createRevision ? 0 : a.createRevision < b.createRevision ? -1 : 1;
+const byBytes = (a: string, b: string): number => (a === b ? 0 : a < b ? -1 : 1);
 
-/** What the board saw of one entry. */
-export interface BoardEvent {
-  readonly kind: BoardEventKind;
-  readonly entry: SeenEntry;
-  /** Monotonic milliseconds. */
-  readonly at: number;
-  readonly revision: bigint;
-  /**
-   * So many keys of its lease were deleted at this revision; undefined for `granted`, and after an outage whose revisions
-   * etcd has compacted. With `ended` and more than one, most often the lease ended: it expired, or its session was
-   * closed. A client that releases several locks in one request looks the same.
-   */
-  readonly together: number | undefined;
-}
-
-/** Events that are kept of each name. */
-const MAX_EVENTS = 8;
 /** Names without entries of which the counts are kept: a lock that is taken again and again has none in between. */
 const MAX_PAST = 1000;
-
-/** What happened to the queue of a name. */
-class NameHistory {
-  grants = 0;
-  /** The latest event last. */
-  readonly events: BoardEvent[] = [];
-
-  add(event: BoardEvent): void {
-    if (event.kind === "granted") this.grants++;
-    this.events.push(event);
-    if (this.events.length > MAX_EVENTS) this.events.shift();
-  }
-}
-
-/** A holder, and when the board saw that it had become one, in monotonic milliseconds. */
-interface Holding {
-  readonly entry: SeenEntry;
-  readonly at: number | undefined;
-}
-
-/** The same after a modification of the key, such as that of a leader who proclaims. */
-const idOf = ({ createRevision, bytes }: SeenEntry): string => `${createRevision} ${keyText(bytes)}`;
-
-const isTwin = (entry: SeenEntry, other: SeenEntry | undefined): boolean =>
-  entry.createRevision === other?.createRevision;
-
-/** The queue of a name now. The object changes with the queue; the arrays do not. */
-export type BoardQueue = Pick<
-  LiveQueue,
-  "name" | "kind" | "holders" | "waiters" | "waiterCount" | "grants" | "grantedAt"
->;
-
-/** The entries of one name, and who of them holds. */
-class LiveQueue {
-  /** In the order of the queue. */
-  holders: readonly SeenEntry[] = [];
-  /** Keys that belong to the name itself. Those of nested names alone make no queue of it. */
-  direct = 0;
-  readonly name: string;
-  readonly path: string;
-  #entries: SortedList<SeenEntry>;
-  #holding = new Map<string, Holding>();
-  /** The delay keys of clients that have died. */
-  readonly #delays = new Set<string>();
-
-  constructor(
-    { name, path }: Pick<LiveQueue, "name" | "path">,
-    readonly history: NameHistory,
-    entries: Iterable<SeenEntry>,
-  ) {
-    this.name = name;
-    this.path = path;
-    this.#entries = new SortedList(byAge, entries);
-  }
-
-  get kind(): QueueKind {
-    return kindOfQueue(this.path, this.#entries.items);
-  }
-
-  /** The next one first. Made when it is read, from all entries of the queue: see `waiterCount`. */
-  get waiters(): readonly SeenEntry[] {
-    return splitQueue(this.path, this.#entries.items).waiters;
-  }
-
-  get waiterCount(): number {
-    return this.#entries.items.length - this.holders.length;
-  }
-
-  /** Entries that became holders since the board began. */
-  get grants(): number {
-    return this.history.grants;
-  }
-
-  /** Monotonic milliseconds at which the board saw that it had become a holder; undefined if it held before the board began. */
-  grantedAt(holder: SeenEntry): number | undefined {
-    return this.#holding.get(idOf(holder))?.at;
-  }
-
-  set(entry: SeenEntry): this {
-    this.#entries.set(entry);
-    return this;
-  }
-
-  /** The entry of this delay key is gone: its client has died. The key takes the place, and is no grant when it comes first. */
-  delay(key: SeenEntry): void {
-    this.#delays.add(idOf(key));
-    this.set(key);
-  }
-
-  remove(entry: SeenEntry): this {
-    this.#entries.remove(entry);
-    const id = idOf(entry);
-    if (!this.#holding.has(id)) this.#delays.delete(id);
-    return this;
-  }
-
-  clear(): void {
-    this.#entries = new SortedList<SeenEntry>(byAge);
-  }
-
-  /** All changes of a revision are made: finds the holders, and returns which of them began to hold and which hold no more. */
-  settle(at: number | undefined): {
-    readonly began: readonly SeenEntry[];
-    readonly ended: readonly SeenEntry[];
-  } {
-    const before = this.#holding;
-    this.holders = holdersIn(this.path, this.#entries.items);
-    this.#holding = new Map();
-    const began: SeenEntry[] = [];
-    for (const entry of this.holders) {
-      const id = idOf(entry);
-      if (!before.has(id)) began.push(entry);
-      this.#holding.set(id, { entry, at: before.has(id) ? before.get(id)?.at : at });
-      before.delete(id);
-    }
-    const lives = (entry: SeenEntry): boolean => !this.#delays.has(idOf(entry));
-    const ended = [...before.values()].map(({ entry }) => entry).filter(lives);
-    for (const id of before.keys()) this.#delays.delete(id);
-    return { began: began.filter(lives), ended };
-  }
-}
-
-const byBytes = (a: string, b: string): number => (a === b ? 0 : a < b ? -1 : 1);
 
 /** How many keys each lease has. */
 class LeaseKeys extends Map<bigint, number> {
@@ -235,8 +80,25 @@ class LeaseKeys extends Map<bigint, number> {
   }
 }
 
-/** To sort all keys anew takes less time than to move so many of them one by one. */
-const MANY = 500;
+/** What a key was and is: undefined if it was or is not there. */
+type KeyChange = readonly [was: SeenEntry | undefined, is: SeenEntry | undefined];
+
+/** Keys that have changed. */
+export interface KeyChanges {
+  readonly revision: bigint;
+  /** A read shows it, which may collapse several revisions. */
+  readonly isRead: boolean;
+  /** Monotonic milliseconds; undefined: the first picture, in which nothing happened. */
+  readonly at: number | undefined;
+  /** By their bytes in latin1. */
+  readonly keys: ReadonlyMap<string, KeyChange>;
+}
+
+/** A change that is being taken over. */
+interface Turn {
+  readonly at: number | undefined;
+  readonly touch: (queue: LiveQueue) => void;
+}
 
 /** The queues of all names that start with `prefix`. A change costs what it changes, however many other queues there are. */
 export class Queues {
@@ -245,14 +107,26 @@ export class Queues {
   grants = 0;
   /** The histories of the names that have no entries now, the oldest first. */
   readonly #past = new Map<string, NameHistory>();
-  /** In latin1. The keys of a name and of the names nested in it are neighbors in the order of bytes. */
-  #sorted = new SortedList<string>(byBytes);
+  /** By their keys in latin1. */
+  readonly #places = new Map<string, Place>();
+  /** Delay keys whose entries are there, too, in latin1: an entry stands for its delay key until it is gone. */
+  readonly #hidden = new Map<string, SeenEntry>();
+  /** What the keys of each live queue begin with, in latin1: a queue and those of the names nested in it are neighbors. */
+  readonly #starts = new SortedList<string>(byBytes);
+  /** The keys that may come under another queue while they are there, in latin1: those that are not directly under their name. */
+  readonly #strays = new SortedList<string>(byBytes);
+  /** By what their keys begin with. */
+  readonly #byStart = new Map<string, LiveQueue>();
+  /** Above all: it has no entries. */
+  readonly #top = new LiveQueue({ name: "", path: "", parent: undefined }, new NameHistory());
   readonly #leases = new LeaseKeys();
 
   /** `clusterPrefix`: that of the cluster, with which `prefix` begins. */
   constructor(
     private readonly prefix: string,
     private readonly clusterPrefix: string,
+    /** The path of the only queue: all keys count in it, and in no other. */
+    private readonly only?: string,
   ) {}
 
   historyOf(path: string): readonly BoardEvent[] {
@@ -260,95 +134,300 @@ export class Queues {
   }
 
   /**
-   * Takes a change over, and returns the names whose queues have changed. `at`: monotonic milliseconds; undefined: the first
-   * picture, in which nothing happened.
+   * Takes a change over, and returns the names whose queues have changed. It may take long: it yields how much it has done, in
+   * places of queues.
    */
-  apply(change: QueueChange<SeenEntry>, at: number | undefined): ReadonlySet<string> {
-    const { keys, before, revision, isRead } = change;
-    const gone: SeenEntry[] = [];
-    const added: SeenEntry[] = [];
-    const updated: SeenEntry[] = [];
-    for (const [key, was] of before) {
-      const is = keys.get(key);
+  *apply({ keys, revision, isRead, at }: KeyChanges): Generator<number, ReadonlySet<string>> {
+    const touched: LiveQueue[] = [];
+    const turn: Turn = {
+      at,
+      touch: (queue) => {
+        if (!queue.isTouched) touched.push(queue);
+        queue.isTouched = true;
+      },
+    };
+    const deleted = new LeaseKeys();
+    const gone: [string, SeenEntry][] = [];
+    const added: [string, SeenEntry][] = [];
+    for (const [key, [was, is]] of keys) {
       if (was) this.#leases.add(was.leaseId, -1);
       if (is) this.#leases.add(is.leaseId, 1);
-      if (is && is.createRevision === was?.createRevision) updated.push(is);
+      if (was && is?.createRevision === was.createRevision) yield this.#update(key, is, turn);
       else {
-        if (was) gone.push(was);
-        if (is) added.push(is);
+        if (was && !this.#hidden.delete(key)) gone.push([key, was]);
+        if (was) deleted.add(was.leaseId, 1);
+        if (is) added.push([key, is]);
       }
     }
-    if (gone.length + added.length > MANY) this.#sorted = new SortedList(byBytes, keys.keys());
-    else {
-      for (const { bytes } of gone) this.#sorted.remove(keyText(bytes));
-      for (const { bytes } of added) this.#sorted.set(keyText(bytes));
+    for (const [key, entry] of gone) yield this.#remove(key, entry, turn);
+    // In the order of the queues, in which every place is the last one. A delay key is beside its entry.
+    added.sort(([one, a], [other, b]) => byRevision(a, b) || byBytes(one, other));
+    const delays: typeof added = [];
+    for (const [key, entry] of added) {
+      if (delayedBy(key) !== undefined) delays.push([key, entry]);
+      else yield this.#add(key, entry, turn);
     }
-    const touched = new Set<LiveQueue>();
-    const deleted = new LeaseKeys();
-    /** An entry stands for its delay key, too, until it is gone. */
-    const isHidden = (entry: SeenEntry): boolean =>
-      isTwin(entry, keys.get(delayedBy(keyText(entry.bytes)) ?? ""));
-    for (const entry of gone) {
-      deleted.add(entry.leaseId, 1);
-      const own = this.live.get(this.#pathOf(entry) ?? "");
-      if (own) own.direct--;
-      const delay = keys.get(delayKeyOf(keyText(entry.bytes)) ?? "");
-      for (const queue of this.#queuesOf(entry)) {
-        touched.add(queue.remove(entry));
-        if (delay && isTwin(entry, delay)) queue.delay(delay);
-      }
+    for (const [key, entry] of delays) {
+      const twin = this.#places.get(delayedBy(key) ?? "");
+      if (twin?.entry.createRevision === entry.createRevision) this.#hidden.set(key, entry);
+      else yield this.#add(key, entry, turn);
     }
-    for (const entry of added) {
-      const path = this.#pathOf(entry);
-      if (path !== undefined) (this.live.get(path) ?? this.#begin(path, keys)).direct++;
-    }
-    for (const entry of [...added, ...updated].filter((each) => !isHidden(each)))
-      for (const queue of this.#queuesOf(entry)) touched.add(queue.set(entry));
+    const names = new Set<string>();
     for (const queue of touched) {
+      queue.isTouched = false;
+      names.add(queue.name);
       if (queue.direct === 0) this.#end(queue);
       const { began, ended } = queue.settle(at);
-      if (at === undefined) continue;
-      for (const entry of ended) {
-        const lives = entry.leaseId !== 0n && this.#leases.has(entry.leaseId);
-        const together = isRead ? undefined : (deleted.get(entry.leaseId) ?? 0);
-        queue.history.add({ kind: lives ? "released" : "ended", entry, at, revision, together });
+      if (at !== undefined) {
+        for (const entry of ended) {
+          const lives = entry.leaseId !== 0n && this.#leases.has(entry.leaseId);
+          const together = isRead ? undefined : (deleted.get(entry.leaseId) ?? 0);
+          queue.history.add({ kind: lives ? "released" : "ended", entry, at, revision, together });
+        }
+        for (const entry of began)
+          queue.history.add({ kind: "granted", entry, at, revision, together: undefined });
+        this.grants += began.length;
       }
-      for (const entry of began)
-        queue.history.add({ kind: "granted", entry, at, revision, together: undefined });
-      this.grants += began.length;
+      yield 1 + began.length + ended.length;
     }
-    return new Set([...touched].map(({ name }) => name));
+    return names;
+  }
+
+  #update(key: string, entry: SeenEntry, { touch }: Turn): number {
+    const place = this.#places.get(key);
+    if (!place) {
+      this.#hidden.set(key, entry);
+      return 1;
+    }
+    const before = place.entry;
+    place.entry = entry;
+    return this.#each(place, (queue) => {
+      queue.replaced(place, before);
+      touch(queue);
+    });
+  }
+
+  #remove(key: string, entry: SeenEntry, { at, touch }: Turn): number {
+    const place = this.#places.get(key);
+    if (!place) return 1;
+    this.#places.delete(key);
+    const delayKey = delayKeyOf(key) ?? "";
+    const delay = this.#hidden.get(delayKey);
+    if (delay?.createRevision === entry.createRevision) {
+      this.#hidden.delete(delayKey);
+      this.#places.set(delayKey, place);
+      if (!isDirect(key, place.own)) {
+        this.#strays.remove(key);
+        this.#strays.set(delayKey);
+      }
+      [place.entry, place.text] = [delay, delayKey];
+      place.isDelay = true;
+      return this.#each(place, (queue) => {
+        queue.replaced(place, entry, at);
+        touch(queue);
+      });
+    }
+    place.isGone = true;
+    if (place.own) place.own.direct--;
+    if (!isDirect(key, place.own)) this.#strays.remove(key);
+    return this.#each(place, (queue) => {
+      queue.remove(place);
+      touch(queue);
+    });
+  }
+
+  #add(key: string, entry: SeenEntry, { touch }: Turn): number {
+    const path = this.#pathOf(entry);
+    const own = path === undefined ? undefined : (this.live.get(path) ?? this.#begin(path));
+    const home = own && isDirect(key, own) ? own : this.#above(key);
+    const place: Place = { entry, text: key, home, own, isGone: false, isDelay: entry.isDelay };
+    this.#places.set(key, place);
+    if (own) own.direct++;
+    if (!isDirect(key, own)) this.#strays.set(key);
+    return this.#each(place, (queue) => {
+      queue.add(place);
+      touch(queue);
+    });
+  }
+
+  /** Runs it for each queue that it counts in, and returns how many these are. */
+  #each(place: Place, run: (queue: LiveQueue) => void): number {
+    let count = 1;
+    for (let queue = place.home; queue.parent; queue = queue.parent, count++) run(queue);
+    return count;
   }
 
   /** The queue that a key belongs to directly, if its path starts with the prefix. */
   #pathOf({ bytes }: SeenEntry): string | undefined {
-    const path = pathIn(Buffer.from(bytes), this.clusterPrefix);
+    if (this.only !== undefined) return this.only;
+    const path = pathIn(bytes, this.clusterPrefix);
     return path?.startsWith(this.prefix) ? path : undefined;
   }
 
-  #queuesOf({ bytes }: SeenEntry): readonly LiveQueue[] {
-    return directoriesOf(bytes).flatMap((path) => this.live.get(path) ?? []);
+  /** The nearest queue that a key counts in, or that what its keys begin with counts in. */
+  #above(text: string): LiveQueue {
+    const neighbor = this.#starts.items[this.#starts.position(text) - 1];
+    let queue = (neighbor !== undefined && this.#byStart.get(neighbor)) || this.#top;
+    while (queue.parent && !text.startsWith(startOf(queue))) queue = queue.parent;
+    return queue;
   }
 
   /** A new queue, with the keys of the names nested in it. */
-  #begin(path: string, keys: ReadonlyMap<string, SeenEntry>): LiveQueue {
-    const start = Buffer.from(prefixOf(path)).toString("latin1");
-    const [from, end] = [this.#sorted.position(start), this.#sorted.position(prefixEnd(start))];
+  #begin(path: string): LiveQueue {
+    const start = startOf({ path });
+    const parent = this.#above(start);
+    const end = prefixEnd(start);
+    const nested: LiveQueue[] = [];
+    for (let n = this.#starts.position(start); ;) {
+      const text = this.#starts.items[n];
+      const queue = text !== undefined && text < end ? this.#byStart.get(text) : undefined;
+      if (text === undefined || queue === undefined) break;
+      nested.push(queue);
+      n = this.#starts.position(prefixEnd(text));
+    }
+    const strays = this.#straysIn(start, parent);
+    const line = [...nested.map((queue) => queue.places()), strays].flat();
+    // In runs that are in order already, which makes it fast.
+    line.sort(older);
     const name = path.slice(this.clusterPrefix.length);
-    const found = this.#sorted.items.slice(from, end).flatMap((key) => keys.get(key) ?? []);
-    const entries = withoutDelayKeys(found.sort(byAge));
-    const queue = new LiveQueue({ name, path }, this.#past.get(path) ?? new NameHistory(), entries);
+    const history = this.#past.get(path) ?? new NameHistory();
+    const queue = new LiveQueue({ name, path, parent }, history, line);
+    for (const each of nested) each.parent = queue;
+    queue.adopt([...strays].sort(older));
+    this.#starts.set(start);
+    this.#byStart.set(start, queue);
     this.#past.delete(path);
     this.live.set(path, queue);
     return queue;
   }
 
+  /** The strays under this, whose nearest queue is `home`. */
+  #straysIn(start: string, home: LiveQueue): readonly Place[] {
+    const { items } = this.#strays;
+    const found: Place[] = [];
+    const end = this.#strays.position(prefixEnd(start));
+    for (let n = this.#strays.position(start); n < end; n++) {
+      const place = this.#places.get(items[n] ?? "");
+      if (place?.home === home) found.push(place);
+    }
+    return found;
+  }
+
   /** The name itself has no more keys. */
   #end(queue: LiveQueue): void {
-    this.live.delete(queue.path);
+    const { path, parent = this.#top } = queue;
+    const start = startOf(queue);
+    for (const place of this.#straysIn(start, queue)) place.home = parent;
+    this.#starts.remove(start);
+    this.#byStart.delete(start);
+    const end = prefixEnd(start);
+    for (let n = this.#starts.position(start); ;) {
+      const text = this.#starts.items[n];
+      const nested = text !== undefined && text < end ? this.#byStart.get(text) : undefined;
+      if (text === undefined || nested === undefined) break;
+      nested.parent = parent;
+      n = this.#starts.position(prefixEnd(text));
+    }
+    this.live.delete(path);
     queue.clear();
-    this.#past.set(queue.path, queue.history);
+    this.#past.set(path, queue.history);
     const [oldest] = this.#past.keys();
     if (this.#past.size > MAX_PAST && oldest !== undefined) this.#past.delete(oldest);
   }
 }
+
+/** In one turn of the event loop, in places of queues: a key that nests in 500 names has 500. It takes a few milliseconds. */
+const SLICE = 10_000;
+
+/** Runs it to its end, in slices. */
+export async function inSlices<T>(work: Generator<number, T>, clock: Clock): Promise<T> {
+  for (let left = SLICE; ;) {
+    const { done, value } = work.next();
+    if (done) return value;
+    left -= value;
+    if (left > 0) continue;
+    left = SLICE;
+    await new Promise<void>((resolve) => void clock.afterPendingEvents(resolve));
+  }
+}
+
+/** What waits here at most, in keys. Of a flood that comes faster than it is taken over, the last state is enough. */
+const MAX_WAITING = 20_000;
+
+/** Takes changes over in order: at once, as far as one turn of the event loop may do so much, and the others in the next ones. */
+export class Intake {
+  #changes: KeyChanges[] = [];
+  /** Keys in them. */
+  #waiting = 0;
+  #running: { readonly work: Generator<number, ReadonlySet<string>>; readonly revision: bigint } | undefined;
+  /** What this turn may still do. */
+  #left = SLICE;
+  #turn: Timer | undefined;
+  #isFirst = true;
+  #stopped = false;
+
+  /** @param taken called after each change, with the names whose queues it has changed */
+  constructor(
+    private readonly queues: Queues,
+    private readonly clock: Clock,
+    private readonly taken: (names: ReadonlySet<string>, revision: bigint) => void,
+  ) {}
+
+  add({ keys: now, before, revision, isRead }: QueueChange<SeenEntry>): void {
+    const at = this.#isFirst ? undefined : this.clock.monotonic();
+    this.#isFirst = false;
+    const keys = new Map([...before].map(([key, was]) => [key, [was, now.get(key)]] as const));
+    this.#changes.push({ revision, isRead, at, keys });
+    this.#waiting += keys.size;
+    if (this.#waiting > MAX_WAITING && this.#changes.length > 1) {
+      const all = together(this.#changes);
+      [this.#changes, this.#waiting] = [[all], all.keys.size];
+    }
+    this.#work();
+  }
+
+  stop(): void {
+    this.#stopped = true;
+    this.#turn?.cancel();
+  }
+
+  #work(): void {
+    while (this.#left > 0 && !this.#stopped) {
+      const change = this.#running ? undefined : this.#changes.shift();
+      if (change) {
+        this.#waiting -= change.keys.size;
+        this.#running = { work: this.queues.apply(change), revision: change.revision };
+      }
+      if (!this.#running) break;
+      const { work, revision } = this.#running;
+      const { done, value } = work.next();
+      this.#left -= done ? 1 : value;
+      if (!done) continue;
+      this.#running = undefined;
+      this.taken(value, revision);
+    }
+    if (!this.#stopped) this.#turn ??= this.clock.afterPendingEvents(() => this.#next());
+  }
+
+  #next(): void {
+    this.#turn = undefined;
+    this.#left = SLICE;
+    if (this.#running || this.#changes.length > 0) this.#work();
+  }
+}
+
+/** All of these changes as one, as if a read had shown them. */
+function together(changes: readonly KeyChanges[]): KeyChanges {
+  const keys = new Map<string, KeyChange>();
+  for (const change of changes)
+    for (const [key, [was, is]] of change.keys) keys.set(key, [(keys.get(key) ?? [was])[0], is]);
+  const { revision, at } = changes.at(-1) as KeyChanges;
+  return { revision, at, isRead: true, keys };
+}
+
+/** Whether nothing can nest between the key and its queue. */
+const isDirect = (key: string, own: LiveQueue | undefined): boolean =>
+  own !== undefined && key.lastIndexOf("/") === startOf(own).length - 1;
+
+/** What the keys of a queue begin with, in latin1. */
+const startOf = ({ path }: Pick<LiveQueue, "path">): string => keyText(prefixOf(path));

@@ -5,7 +5,8 @@ import { SeenEntry } from "../queue/seen-entry.js";
 import { type Cluster, servicesOf } from "../session/cluster.js";
 import { type EtcdServices } from "../session/connection.js";
 import type { Timer } from "../util/clock.js";
-import { type BoardEvent, type BoardQueue, Queues } from "./board-queues.js";
+import { Intake, Queues } from "./board-queues.js";
+import type { BoardEvent, BoardQueue } from "./live-queue.js";
 import { prefixRange } from "./list.js";
 import { type QueueChange, QueueWatch } from "./queue-watch.js";
 
@@ -20,7 +21,7 @@ export class TooManyKeysError extends Error {
   }
 }
 
-export type { BoardEvent, BoardQueue } from "./board-queues.js";
+export type { BoardEvent, BoardQueue } from "./live-queue.js";
 
 /** Receives what a `Board` finds. It is never called before `Board.open()` has returned, nor after `stop()`. */
 export interface BoardListener {
@@ -44,6 +45,7 @@ export class Board {
   /** The state is that of this revision; 0n before the first read. */
   revision = 0n;
   readonly #queues: Queues;
+  readonly #intake: Intake;
   readonly #watch: QueueWatch<SeenEntry>;
   readonly #unlisten: () => void;
   #names = new Set<string>();
@@ -63,6 +65,9 @@ export class Board {
     const { aborts, closed, options } = services;
     const path = pathOf(services, prefix);
     this.#queues = new Queues(path, options.prefix);
+    this.#intake = new Intake(this.#queues, services.clock, (names, revision) =>
+      this.#taken(names, revision),
+    );
     this.#watch = new QueueWatch(
       {
         services,
@@ -115,18 +120,20 @@ export class Board {
     this.#stopped = true;
     this.#unlisten();
     this.#reporting?.cancel();
+    this.#intake.stop();
     this.#watch.stop();
   }
 
   #apply(change: QueueChange<SeenEntry>): void {
-    if (this.#stopped) return;
     if (change.keys.size > MAX_KEYS) return this.#fail(new TooManyKeysError(this.prefix));
-    const { clock } = this.services;
-    const at = this.revision === 0n ? undefined : clock.monotonic();
-    for (const name of this.#queues.apply(change, at)) this.#names.add(name);
-    this.revision = change.revision;
+    this.#intake.add(change);
+  }
+
+  #taken(names: ReadonlySet<string>, revision: bigint): void {
+    for (const name of names) this.#names.add(name);
+    this.revision = revision;
     // After the events that have arrived together.
-    this.#reporting ??= clock.afterPendingEvents(() => this.#report());
+    this.#reporting ??= this.services.clock.afterPendingEvents(() => this.#report());
   }
 
   #report(): void {

@@ -27,6 +27,7 @@ import { type EtcdServices } from "../session/connection.js";
 import type { WaitOptions } from "../session/session-options.js";
 import { printable } from "../util/printable.js";
 import { settleWithin } from "../util/settle.js";
+import { Intake, Queues } from "./board-queues.js";
 import { Feed, QueueWatch } from "./queue-watch.js";
 
 /** The `limit` of everything here. */
@@ -64,8 +65,10 @@ interface StateParts {
   readonly name: string;
   readonly path: string;
   readonly revision: bigint;
-  /** All of them. */
+  /** All of them, or the first `limit` ones of each. */
   readonly split: Split;
+  /** Default: those of `split`. */
+  readonly total?: QueueState["total"];
   readonly limit: number;
   /** Milliseconds, by lease; undefined if they were not read. */
   readonly ttls?: ReadonlyMap<bigint, number>;
@@ -77,14 +80,14 @@ const reported = ({ holders, waiters }: Split, limit: number): Split => ({
   waiters: waiters.slice(0, limit),
 });
 
-export function stateOf({ name, path, revision, split, limit, ttls }: StateParts): QueueState {
+export function stateOf({ name, path, revision, split, limit, ttls, total }: StateParts): QueueState {
   const { holders, waiters } = reported(split, limit);
   const data: StateData = {
     name,
     kind: kindOfQueue(path, [...holders, ...waiters]),
     holders: holders.map((entry) => entry.contenderIn(name, "holding", ttls?.get(entry.leaseId))),
     waiters: waiters.map((entry) => entry.contenderIn(name, "waiting", ttls?.get(entry.leaseId))),
-    total: { holders: split.holders.length, waiters: split.waiters.length },
+    total: total ?? { holders: split.holders.length, waiters: split.waiters.length },
     revision,
   };
   // Not enumerable, so that logs and comparisons show only the data.
@@ -304,17 +307,26 @@ export function watchQueue(
     signal: checkSignal(signal),
     maxUnread: 1,
     same: () => false,
-    start: ({ item, failed }) =>
-      new QueueWatch(
+    start: ({ item, failed }) => {
+      const queues = new Queues(path, services.options.prefix, path);
+      const intake = new Intake(queues, services.clock, (_, revision) => {
+        const queue = queues.live.get(path);
+        const [holders, waiters] = [queue?.holdersUpTo(limit) ?? [], queue?.waitersUpTo(limit) ?? []];
+        const total = { holders: queue?.holderCount ?? 0, waiters: queue?.waiterCount ?? 0 };
+        item(stateOf({ name, path, revision, split: { holders, waiters }, total, limit }));
+      });
+      const watch = new QueueWatch(
         {
           ...{ services, range: queueRange(path), what: `watch the queue of "${name}"` },
           keep: (kv) => new SeenEntry(kv),
         },
-        {
-          changed: ({ revision, keys }) =>
-            item(stateOf({ name, path, revision, split: splitQueue(path, [...keys.values()]), limit })),
-          failed,
-        },
-      ),
+        { changed: (change) => intake.add(change), failed },
+      );
+      const stop = (): void => {
+        intake.stop();
+        watch.stop();
+      };
+      return { stop };
+    },
   });
 }

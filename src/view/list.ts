@@ -1,8 +1,7 @@
-import { isUtf8 } from "node:buffer";
 import type { Contender } from "../contender.js";
 import type { KeyValue, Range } from "../etcd/port.js";
 import { delayedBy, pathOf, prefixOf } from "../keys.js";
-import { checkName, checkOptions, checkPrefix, checkWait, rangeError, typeError } from "../options/check.js";
+import { checkOptions, checkPrefix, checkWait, rangeError, typeError } from "../options/check.js";
 import {
   after,
   type Asking,
@@ -12,11 +11,13 @@ import {
   readPages,
   revisionIsGone,
 } from "../queue/contenders.js";
-import { queueRange, type RangeResult } from "../queue/lock-mode.js";
-import { type QueueKind, SeenEntry, type Split, splitQueue } from "../queue/seen-entry.js";
+import { queueRange } from "../queue/lock-mode.js";
+import { type QueueKind, SeenEntry } from "../queue/seen-entry.js";
 import { type Cluster, servicesOf } from "../session/cluster.js";
 import type { WaitOptions } from "../session/session-options.js";
+import { inSlices, pathIn, Queues } from "./board-queues.js";
 import { ask, checkLimit } from "./inspect.js";
+import type { BoardQueue } from "./live-queue.js";
 
 /** Where the next page of a listing begins. */
 interface Position {
@@ -101,49 +102,78 @@ const MAX_REQUESTS = 20;
 async function findNames(asking: Asking, { prefix, limit, from }: Search): Promise<NamesPage> {
   const { key: first, end } = prefixRange(prefix);
   const paths: string[] = [];
-  const delayed = new Set<string>();
   const revisions = new Map<string, bigint>();
-  let { key, above } = from ?? { key: first, above: [] };
+  const above = new Above(from?.above ?? []);
+  let key = from?.key ?? first;
   let [revision, more, requests] = [0n, true, 0];
+  const found = (hasNext: boolean): NamesPage => {
+    const next = hasNext ? { revision, key, above: above.paths } : undefined;
+    return { paths, delayed: above.end(), revision, next };
+  };
   const range = { revision: from?.revision, keysOnly: true, key, end };
   const size = (n: number): number => Math.min(MAX_KEYS, Math.max(FIRST_KEYS, limit + 1) << n);
   for await (const page of readPages(asking, range, size)) {
     ({ revision, more } = page);
     for (const kv of page.kvs) {
       const path = pathIn(kv.key, asking.services.options.prefix);
-      const upper =
-        path === undefined ? above : above.filter((other) => prefixOf(path).startsWith(prefixOf(other)));
-      if (path?.startsWith(prefix) && upper.at(-1) !== path) {
+      if (path !== undefined && above.goTo(path) && path.startsWith(prefix)) {
         // This name begins the next page.
-        if (paths.length === limit) return { paths, delayed, revision, next: { revision, key, above } };
+        if (paths.length === limit) return found(true);
         paths.push(path);
-        above = [...upper, path];
-      } else above = upper;
+        above.enter(path);
+      }
       const text = kv.key.toString("latin1");
       const entry = delayedBy(text);
-      if (entry !== undefined && revisions.get(entry) === kv.createRevision)
-        for (const each of above) delayed.add(each);
+      if (entry !== undefined && revisions.get(entry) === kv.createRevision) above.hasDelay();
       revisions.set(text, kv.createRevision);
       key = after(kv.key);
     }
     if (++requests === MAX_REQUESTS) break;
   }
-  return { paths, delayed, revision, next: more ? { revision, key, above } : undefined };
+  return found(more);
 }
 
-const SLASH = 0x2f;
-const FOLDER = /\/(read|write)$/;
+/** The names above the present key, each nested in the one before. A step costs what it leaves and enters, however many there are. */
+class Above {
+  readonly #names: { readonly path: string; hasDelay: boolean }[];
+  readonly #delayed = new Set<string>();
 
-/** The path of the queue that a key belongs to directly; undefined if no queue can have it. `prefix`: of the cluster. */
-export function pathIn(key: Buffer, prefix: string): string | undefined {
-  const directory = key.subarray(0, Math.max(0, key.lastIndexOf(SLASH)));
-  if (!isUtf8(directory)) return undefined;
-  // The readers of `a` have their keys where a mutex `a/read` would have them.
-  const name = directory.toString().slice(prefix.length).replace(FOLDER, "");
-  try {
-    return `${prefix}${checkName(name)}`;
-  } catch {
-    return undefined;
+  constructor(paths: readonly string[]) {
+    this.#names = paths.map((path) => ({ path, hasDelay: false }));
+  }
+
+  get paths(): readonly string[] {
+    return this.#names.map(({ path }) => path);
+  }
+
+  /** Leaves the names that are not above a key of this one. Returns whether it is a new name. */
+  goTo(path: string): boolean {
+    const start = prefixOf(path);
+    for (let last; (last = this.#names.at(-1)) && !start.startsWith(prefixOf(last.path));) this.#leave();
+    return this.#names.at(-1)?.path !== path;
+  }
+
+  enter(path: string): void {
+    this.#names.push({ path, hasDelay: false });
+  }
+
+  /** The present key is a delay key beside its entry. */
+  hasDelay(): void {
+    const last = this.#names.at(-1);
+    if (last) last.hasDelay = true;
+  }
+
+  /** Leaves all names. Returns those that have delay keys. */
+  end(): ReadonlySet<string> {
+    while (this.#names.length > 0) this.#leave();
+    return this.#delayed;
+  }
+
+  #leave(): void {
+    const left = this.#names.pop();
+    if (!left?.hasDelay) return;
+    this.#delayed.add(left.path);
+    this.hasDelay();
   }
 }
 
@@ -237,8 +267,8 @@ const MAX_NAMES = 32;
 /** The oldest entry of each queue, and etcd's count of all its keys. */
 async function readPage(asking: Asking, search: Search): Promise<ReadPage> {
   const page = await findNames(asking, search);
-  const { paths, revision } = page;
-  const locks: LockSummary[] = [];
+  const { paths, revision, delayed } = page;
+  const queues: ListedQueue[] = [];
   for (let n = 0; n < paths.length; n += MAX_NAMES) {
     const batch = paths.slice(n, n + MAX_NAMES);
     const oldest = batch.map((path): Range => ({
@@ -246,39 +276,63 @@ async function readPage(asking: Asking, search: Search): Promise<ReadPage> {
       ...queueRange(path),
     }));
     const { ranges } = await asking.services.client.ranges(oldest, asking.policy);
-    const summaries = batch.map((path, i) =>
-      summaryOf(asking, { path, revision, isDelayed: page.delayed.has(path), ...ranges[i] }),
-    );
-    locks.push(...(await Promise.all(summaries)));
+    const found = batch.map(async (path, i): Promise<ListedQueue> => {
+      const { kvs: [kv] = [], count = 0 } = ranges[i] ?? {};
+      const isDelayed = delayed.has(path);
+      const first = kv && new SeenEntry(isDelayed ? await entryBeside(asking, kv, revision) : kv);
+      // Only behind readers do the other keys decide who holds, and delay keys are no contenders.
+      const needsAll = isDelayed || (count > 1 && first?.placeIn(path) === "reader");
+      return { path, first, count, needsAll };
+    });
+    queues.push(...(await Promise.all(found)));
   }
-  return { page, locks };
+  const split = await splitAll(asking, queues, revision);
+  return { page, locks: queues.map((queue) => summaryOf(asking, queue, split.get(queue.path))) };
 }
 
 /** Its oldest entry, and how many it has; without them, it has none. */
-interface ListedQueue extends Partial<Pick<RangeResult, "kvs" | "count">> {
+interface ListedQueue {
   readonly path: string;
-  readonly revision: bigint;
-  /** It has delay keys, which are no contenders. */
-  readonly isDelayed: boolean;
+  readonly first: SeenEntry | undefined;
+  /** Its keys, with delay keys. */
+  readonly count: number;
+  /** All keys must be read. */
+  readonly needsAll: boolean;
 }
 
-async function summaryOf(asking: Asking, queue: ListedQueue): Promise<LockSummary> {
-  const { path, isDelayed, kvs: [kv] = [], count = 0 } = queue;
-  const name = path.slice(asking.services.options.prefix.length);
-  if (!kv) return { name, kind: "unknown", holder: undefined, waiters: count };
-  const first = new SeenEntry(isDelayed ? await entryBeside(asking, kv, queue.revision) : kv);
-  const holder = first.contenderIn(name, "holding");
-  const kind = first.kindIn(path);
-  // Only behind readers do the other keys decide who holds.
-  const areReaders = count > 1 && first.placeIn(path) === "reader";
-  if (!areReaders && !isDelayed)
-    return { name, kind, holder, waiters: count - Math.min(count, first.permits ?? 1) };
-  return { name, kind, holder, waiters: (await splitOf(asking, queue)).waiters.length };
+function summaryOf({ services }: Asking, queue: ListedQueue, split: BoardQueue | undefined): LockSummary {
+  const { path, first, count } = queue;
+  const name = path.slice(services.options.prefix.length);
+  if (!first) return { name, kind: "unknown", holder: undefined, waiters: count };
+  const common = { name, kind: first.kindIn(path), holder: first.contenderIn(name, "holding") };
+  if (split && first.placeIn(path) === "reader") return { ...common, waiters: split.waiterCount };
+  const all = split ? split.waiterCount + split.holderCount : count;
+  return { ...common, waiters: all - Math.min(all, first.permits ?? 1) };
 }
 
-async function splitOf(asking: Asking, { path, revision }: ListedQueue): Promise<Split> {
-  const keep = (kv: KeyValue): SeenEntry => new SeenEntry(kv, false);
-  const range = { revision, keysOnly: true, ...queueRange(path) };
-  const { keys } = await readKeys(asking, range, { keep });
-  return splitQueue(path, [...keys.values()]);
+/** The queues whose keys all matter, by their paths: the keys that count in several nested ones are read once. */
+async function splitAll(
+  asking: Asking,
+  listed: readonly ListedQueue[],
+  revision: bigint,
+): Promise<ReadonlyMap<string, BoardQueue>> {
+  const { options, clock } = asking.services;
+  const split = new Map<string, BoardQueue>();
+  const paths = listed.filter(({ needsAll }) => needsAll).map(({ path }) => path);
+  const wanted = new Set(paths);
+  let outer: string | undefined;
+  for (const path of paths.sort(byStart)) {
+    if (outer !== undefined && path.startsWith(prefixOf(outer))) continue;
+    outer = path;
+    const keep = (kv: KeyValue): SeenEntry => new SeenEntry(kv, false);
+    const read = await readKeys(asking, { revision, keysOnly: true, ...queueRange(path) }, { keep });
+    const keys = new Map([...read.keys].map(([key, entry]) => [key, [undefined, entry]] as const));
+    const queues = new Queues(path, options.prefix);
+    await inSlices(queues.apply({ revision, isRead: true, at: undefined, keys }), clock);
+    for (const [each, queue] of queues.live) if (wanted.has(each)) split.set(each, queue);
+  }
+  return split;
 }
+
+/** A name, and then those that nest in it. */
+const byStart = (a: string, b: string): number => (prefixOf(a) < prefixOf(b) ? -1 : 1);

@@ -47,10 +47,9 @@ function entryMakers({ queue }: QueuePicture, now: Now, size: Size): readonly Ma
   if (queue === undefined) return [() => ({ text: "  nobody holds it, and nobody waits" })];
   const { holders, waiters } = queue;
   return [
-    ...holders.map((entry): Maker => {
-      const state = `holds ${heldText(heldBy(entry, queue, now))}`;
-      return () => ({ text: entryText(state, entry, size.columns) });
-    }),
+    ...holders.map((entry): Maker => () => ({
+      text: entryText(`holds ${heldText(heldBy(entry, queue, now))}`, entry, size.columns),
+    })),
     ...waiters.map((entry, n): Maker => () => ({
       text: entryText(`${n + 1}. ${waitText(entry, now)}`, entry, size.columns),
     })),

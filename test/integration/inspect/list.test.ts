@@ -9,6 +9,7 @@ import {
   Mutex,
   RwLock,
   Semaphore,
+  Session,
 } from "../../../src/index.js";
 import { grantLease, putKeys } from "../../support/clients/many-keys.js";
 import { reasonOf, twoSessions } from "../../support/fixtures/two-sessions.js";
@@ -57,6 +58,21 @@ describe("a listing", () => {
     ]);
     await Promise.all([mutex, ...reads, permit].map((hold) => hold.release()));
     await Promise.all([(await waiting).release(), (await write).release(), leadership.resign()]);
+  });
+
+  test("counts the waiters of a semaphore by its permits, also beside delay keys", async () => {
+    const session = await Session.open(two.cluster, { releaseDelayMs: 60_000 });
+    const semaphore = new Semaphore(session, "list/delayed/s", 2);
+    const permits = [await semaphore.acquire(), await semaphore.acquire()];
+    const waiting = semaphore.acquire();
+    await two.queued("list/delayed/s", 6);
+
+    const { locks } = await list(two.cluster, "list/delayed/");
+
+    expect(locks).toMatchObject([{ name: "list/delayed/s", holder: { key: permits[0]!.key }, waiters: 1 }]);
+    await Promise.all(permits.map((permit) => permit.release()));
+    await (await waiting).release();
+    await session.close();
   });
 
   test("has nested names by themselves, and their entries as waiters of the names above, on pages of any size", async () => {

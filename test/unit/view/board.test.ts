@@ -1,6 +1,5 @@
 // A board on a fake etcd: what it reads, what it follows, and what it reports when.
 import { describe, expect, test } from "vitest";
-import { directoriesOf } from "../../../src/view/board-queues.js";
 import { Board } from "../../../src/view/board.js";
 import { EtcdRefusedError } from "../../../src/errors.js";
 import type { KeyValue, Range } from "../../../src/etcd/port.js";
@@ -181,10 +180,4 @@ describe("a board", () => {
     await stopped.turn();
     expect([stopped.reports, stopped.cluster.clock.timers]).toEqual([["100: "], 0]);
   });
-});
-
-test("a key counts in the queues of its directories, as far as a name may be long", () => {
-  expect(directoriesOf("a/b/7")).toEqual(["a", "a/b"]);
-  expect(directoriesOf(Buffer.from("/".repeat(1_400_000)))).toHaveLength(1281);
-  expect(directoriesOf("/".repeat(1_400_000))).toHaveLength(1281);
 });

@@ -1,6 +1,7 @@
 import { inspect } from "node:util";
 import { describe, expect, test } from "vitest";
-import { cursorOf, pathIn, positionOf } from "../../../src/view/list.js";
+import { pathIn } from "../../../src/view/board-queues.js";
+import { cursorOf, positionOf } from "../../../src/view/list.js";
 import { exactKey, SeenEntry, splitQueue } from "../../../src/queue/seen-entry.js";
 import { stateOf } from "../../../src/view/inspect.js";
 import { keyValue } from "../../support/fakes/fake-member.js";

@@ -1,0 +1,228 @@
+// The queues of a board against what the keys say, read anew after each change; and what they cost, in numbers of steps.
+import fc from "fast-check";
+import { describe, expect, test } from "vitest";
+import { keyText } from "../../../src/etcd/watch.js";
+import { delayKeyOf } from "../../../src/keys.js";
+import { byAge, kindOfQueue, SeenEntry, splitQueue } from "../../../src/queue/seen-entry.js";
+import { Queues } from "../../../src/view/board-queues.js";
+import { keyValue } from "../../support/fakes/fake-member.js";
+
+const RUNS = { numRuns: Number(process.env["LEASEHOLD_FUZZ"] ?? 60) };
+
+type Bytes = string | Buffer;
+
+const latin1 = (key: Bytes): string => Buffer.from(key).toString("latin1");
+
+/** An etcd with one client that puts and deletes keys, and the queues that follow it. */
+class World {
+  readonly queues = new Queues("", "");
+  readonly keys = new Map<string, SeenEntry>();
+  steps = 0;
+  longest = 0;
+  #revision = 0n;
+  #before = new Map<string, SeenEntry | undefined>();
+
+  get revision(): bigint {
+    return this.#revision + 1n;
+  }
+
+  /** In the revision that `commit` makes. */
+  put(key: Bytes, value = "", leaseId = 0n): void {
+    const text = latin1(key);
+    const there = this.keys.get(text);
+    const createRevision = there?.createRevision ?? this.revision;
+    this.#remember(text);
+    const kv = keyValue({ key: "", createRevision, modRevision: this.revision, value, leaseId });
+    this.keys.set(text, new SeenEntry({ ...kv, key: Buffer.from(key) }));
+  }
+
+  delete(text: string): void {
+    this.#remember(text);
+    this.keys.delete(text);
+  }
+
+  /** @param at undefined: the first picture */
+  commit(at: number | undefined, isRead = at === undefined): void {
+    this.#revision = this.revision;
+    const keys = new Map([...this.#before].map(([key, was]) => [key, [was, this.keys.get(key)]] as const));
+    this.#before = new Map();
+    const work = this.queues.apply({ revision: this.#revision, isRead, at, keys });
+    for (let next = work.next(); !next.done; next = work.next()) {
+      this.steps += next.value;
+      this.longest = Math.max(this.longest, next.value);
+    }
+  }
+
+  #remember(text: string): void {
+    if (!this.#before.has(text)) this.#before.set(text, this.keys.get(text));
+  }
+}
+
+const plain = (entries: readonly SeenEntry[]) =>
+  entries.map(
+    ({ bytes, createRevision, modRevision }) => `${createRevision}.${modRevision} ${keyText(bytes)}`,
+  );
+
+const shown = ({ queues }: World) =>
+  [...queues.live.values()]
+    .map((queue) => ({
+      ...{ path: queue.path, kind: queue.kind, count: [queue.holderCount, queue.waiterCount] },
+      ...{ holders: plain(queue.holders), waiters: plain(queue.waiters) },
+    }))
+    .sort((a, b) => (a.path < b.path ? -1 : 1));
+
+/** By the definition: every key under a name counts, and a name is one that has a key of its own. */
+function truth({ keys }: World) {
+  const names = new Set<string>();
+  for (const text of keys.keys()) {
+    const directory = text.slice(0, Math.max(0, text.lastIndexOf("/"))).replace(/\/(read|write)$/, "");
+    // Only those that are no name: see `strays`.
+    if (directory !== "" && !/^\/|\/$|\/\/|\xff/.test(directory)) names.add(directory);
+  }
+  return [...names].sort().map((path) => {
+    const under = [...keys].filter(([text]) => text.startsWith(`${path}/`)).map(([, entry]) => entry);
+    const { holders, waiters } = splitQueue(path, under.sort(byAge));
+    return {
+      ...{ path, kind: kindOfQueue(path, [...holders, ...waiters].sort(byAge)) },
+      ...{ count: [holders.length, waiters.length], holders: plain(holders), waiters: plain(waiters) },
+    };
+  });
+}
+
+const ours = (permits?: number) =>
+  JSON.stringify({ owner: "me", since: "2026-01-01T00:00:00Z", id: "x", ...(permits && { permits }) });
+
+const folders = [
+  "a",
+  "a/b",
+  "a/b/c",
+  "a/b/c/d",
+  "b",
+  "a/read",
+  "a/write",
+  "a/b/read",
+  "a/read/x",
+  "a/read/read",
+  "a/read/x/y",
+];
+const strays: readonly Bytes[] = [
+  Buffer.from("a/\xff/k", "latin1"),
+  "a//k",
+  "a/b//c/k",
+  Buffer.from("a/b/\xff\xfe/7", "latin1"),
+];
+
+const step = fc.oneof(
+  {
+    weight: 6,
+    arbitrary: fc.record({
+      kind: fc.constant("put" as const),
+      folder: fc.constantFrom(...folders),
+      n: fc.nat(6),
+      permits: fc.constantFrom(undefined, undefined, 1, 2, 3),
+    }),
+  },
+  {
+    weight: 1,
+    arbitrary: fc.record({ kind: fc.constant("stray" as const), key: fc.constantFrom(...strays) }),
+  },
+  {
+    weight: 2,
+    arbitrary: fc.record({
+      kind: fc.constant("delayed" as const),
+      folder: fc.constantFrom(...folders),
+      n: fc.nat(3),
+    }),
+  },
+  { weight: 5, arbitrary: fc.record({ kind: fc.constant("delete" as const), n: fc.nat(1000) }) },
+  {
+    weight: 2,
+    arbitrary: fc.record({ kind: fc.constant("purge" as const), folder: fc.constantFrom(...folders) }),
+  },
+);
+type Step = typeof step extends fc.Arbitrary<infer S> ? S : never;
+
+const lease = (n: number): bigint => 0x4000_0000_0000_0010n + BigInt(2 * n);
+
+function run(world: World, step: Step): void {
+  if (step.kind === "stray") world.put(step.key);
+  else if (step.kind === "put")
+    world.put(`${step.folder}/${(step.n + 1).toString(16)}`, ours(step.permits), BigInt(step.n + 1));
+  else if (step.kind === "delayed") {
+    const key = `${step.folder}/${lease(step.n).toString(16)}`;
+    if (world.keys.has(latin1(delayKeyOf(key)!)) || world.keys.has(latin1(key))) return;
+    world.put(key, ours(), lease(step.n));
+    world.put(delayKeyOf(key)!, ours(), lease(step.n) | 1n);
+  } else if (step.kind === "purge") {
+    for (const key of [...world.keys.keys()]) if (key.startsWith(`${step.folder}/`)) world.delete(key);
+  } else {
+    const keys = [...world.keys.keys()];
+    if (keys.length > 0) world.delete(keys[step.n % keys.length]!);
+  }
+}
+
+describe("the queues of a board", () => {
+  test("are what all keys show, after each revision of any keys", () => {
+    const revisions = fc.array(fc.array(step, { minLength: 1, maxLength: 4 }), {
+      minLength: 1,
+      maxLength: 40,
+    });
+    fc.assert(
+      fc.property(revisions, (all) => {
+        const world = new World();
+        let [held, grants] = [new Set<string>(), 0];
+        for (const [n, steps] of all.entries()) {
+          for (const each of steps) run(world, each);
+          world.commit(n === 0 ? undefined : n);
+          expect(shown(world)).toEqual(truth(world));
+          const holding = [...world.queues.live.values()].flatMap(({ path, holders }) =>
+            holders
+              .filter((each) => !each.isDelay)
+              .map((each) => `${path} ${each.createRevision} ${keyText(each.bytes)}`),
+          );
+          if (n > 0) grants += holding.filter((id) => !held.has(id)).length;
+          held = new Set(holding);
+          expect(world.queues.grants).toBe(grants);
+        }
+      }),
+      RUNS,
+    );
+  });
+
+  /** A change of each of these keys: all in one read, or each in a revision of its own. */
+  const costOf = (keys: readonly string[], inOneRead: boolean) => {
+    const world = new World();
+    for (const [n, key] of keys.entries()) {
+      world.put(key);
+      if (!inOneRead) world.commit(n);
+    }
+    if (inOneRead) world.commit(undefined);
+    for (const [n, key] of keys.entries()) {
+      world.delete(latin1(key));
+      if (!inOneRead) world.commit(n);
+    }
+    if (inOneRead) world.commit(1, true);
+    expect(world.queues.live.size).toBe(0);
+    return world;
+  };
+
+  const upTo = (count: number, key: (n: number) => string) => Array.from({ length: count }, (_, n) => key(n));
+  const DEPTH = 200;
+  const SHAPES: Readonly<Record<string, (n: number) => string>> = {
+    "under nested names": (n) =>
+      `${Array(Math.min(n + 1, DEPTH))
+        .fill("a")
+        .join("/")}/${n}`,
+    "in the folders of a name": (n) => `jobs/${n === 0 ? "x" : `${n % 50}/${n}`}`,
+    "of readers": (n) => `jobs/read/${n}`,
+    "that are no name's": (n) => `jobs/${n === 0 ? "x" : `/${n}`}`,
+  };
+
+  for (const [what, key] of Object.entries(SHAPES))
+    for (const inOneRead of [true, false])
+      test(`take twice the steps for twice the keys ${what}, ${inOneRead ? "in one read" : "one by one"}, and none at a time`, () => {
+        const [one, two] = [1000, 2000].map((count) => costOf(upTo(count, key), inOneRead));
+        expect(two!.steps / one!.steps).toBeLessThan(2.5);
+        expect(two!.longest).toBeLessThan(Math.max(2 + DEPTH, inOneRead ? 2002 : 0));
+      });
+});

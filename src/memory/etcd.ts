@@ -32,6 +32,8 @@ export interface SimEtcdOptions {
    * more for each 4 KiB. Default: it keeps all.
    */
   readonly keptChanges?: number | undefined;
+  /** How often other requests come in the middle of the creation of a watch. Default: far more often than with a real etcd. */
+  readonly race?: number | undefined;
   /** Told when a member takes leases for expired, and begins to revoke them. */
   readonly onExpiry?: ((member: number, leaseIds: readonly bigint[]) => void) | undefined;
 }
@@ -183,7 +185,8 @@ export class SimEtcd {
     });
     const watches = this.#newWatches(replica, process, random.fork("watches"));
     const memberId = random.fork("member 1").id().toString();
-    const shared = { ...replica, access, clusterId: this.#clusterId, memberId, watches };
+    const { race } = this.options;
+    const shared = { ...replica, access, clusterId: this.#clusterId, memberId, watches, race };
     const rest = { scheduler: process, random: random.fork("watch streams"), process, consensus };
     return new SimEtcdServer("http://etcd-1:2379", { ...shared, ...rest });
   }
@@ -208,7 +211,8 @@ export class SimEtcd {
     members.push(member);
     const watches = this.#newWatches(replica, process, random.fork("watches"));
     const access = this.#newAccess(replica, process);
-    const shared = { ...replica, access, clusterId: this.#clusterId, memberId, watches };
+    const { race } = this.options;
+    const shared = { ...replica, access, clusterId: this.#clusterId, memberId, watches, race };
     const rest = { scheduler: process, random: random.fork("watch streams"), process, consensus: member };
     return new SimEtcdServer(`http://etcd-${index + 1}:2379`, { ...shared, ...rest });
   }

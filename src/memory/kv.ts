@@ -366,12 +366,25 @@ function readRange(store: Store, range: KvRange, reading: Reading): Refusal | Kv
   const answer = { kind: "range", revision, count: found.length } as const;
   if (range.countOnly) return { ...answer, kvs: [], more: false };
   let states = found.filter(({ kv }) => isWanted(kv, range));
+  if (limitsFirst(range)) states = states.slice(0, range.limit + 1);
   sort(states, range);
   const more = range.limit > 0 && states.length > range.limit;
   if (more) states = states.slice(0, range.limit);
   const kvs = states.map(versioned);
-  return { ...answer, kvs: range.keysOnly ? kvs.map((kv) => keysOnlyValue(kv, reading.quirks)) : kvs, more };
+  if (!range.keysOnly) return { ...answer, kvs, more };
+  // What is sorted by value is read with its values.
+  const { quirks } = reading;
+  const keysOnly = range.target === VALUE_TARGET ? { ...quirks, keysOnlyWithoutLeases: false } : quirks;
+  return { ...answer, kvs: kvs.map((kv) => keysOnlyValue(kv, keysOnly)), more };
 }
+
+const VALUE_TARGET = 4;
+
+/** Without an order and filters, etcd reads one key more than the limit, and sorts these by the target. */
+const limitsFirst = (range: KvRange): boolean =>
+  range.limit > 0 &&
+  range.order === 0 &&
+  range.minCreateRevision + range.maxCreateRevision + range.minModRevision + range.maxModRevision === 0n;
 
 const isWanted = ({ createRevision, modRevision }: KeyValue, range: KvRange): boolean =>
   isBetween(createRevision, range.minCreateRevision, range.maxCreateRevision) &&
@@ -387,7 +400,7 @@ function sort(states: LivingState[], { order, target }: KvRange): void {
   // "key" is the order that they have.
   if (target === 0) return void (direction === -1 && states.reverse());
   const compare = (a: LivingState, b: LivingState): number =>
-    target === 4
+    target === VALUE_TARGET
       ? Buffer.compare(bytesOfValue(a.kv), bytesOfValue(b.kv))
       : compareNumbers(numberOf(a, target - 1), numberOf(b, target - 1));
   states.sort((a, b) => direction * compare(a, b));

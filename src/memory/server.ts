@@ -31,6 +31,8 @@ export interface MemberState extends Replica {
   readonly access: AccessControl;
   readonly process: MemberProcess;
   readonly consensus: Consensus;
+  /** See `WatchStreamOptions`. */
+  readonly race: number | undefined;
 }
 
 type Out<Answer> = (answer: Answer | Refusal) => void;

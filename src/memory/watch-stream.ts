@@ -10,8 +10,8 @@ import type { Channel, WatchResponse, Watcher, Watches } from "./watches.js";
 const EMPTY_RANGE = "mvcc: watcher range is empty";
 const DUPLICATE_ID = "mvcc: duplicate watch ID provided on the WatchStream";
 /**
- * etcd reads its revision and registers the watch in two steps. Other requests come in between in one of so many creations,
- * more often than with a real etcd, for up to so many milliseconds.
+ * etcd reads its revision and registers the watch in two steps. Other requests come in between with this probability, far more
+ * often than with a real etcd, for up to so many milliseconds.
  */
 const RACE = 0.1;
 const RACE_MS = 0.1;
@@ -21,6 +21,8 @@ export interface WatchStreamOptions {
   readonly scheduler: Scheduler;
   readonly random: Random;
   readonly quirks: Quirks;
+  /** The probability that other requests come between the two steps of a creation. Default: that of the simulation. */
+  readonly race?: number | undefined;
   /** The header of an answer; default: with the present revision. */
   readonly header: (revision?: bigint) => Header;
   readonly out: (answer: WatchAnswer | Refusal) => void;
@@ -87,8 +89,8 @@ export class WatchServerStream implements ServerStream<WatchCommand> {
 
   /** Runs `step` after a moment in which other requests may be executed, or immediately. */
   #race(step: () => void): void {
-    const { random, scheduler } = this.#options;
-    if (!random.chance(RACE)) return step();
+    const { random, scheduler, race = RACE } = this.#options;
+    if (!random.chance(race)) return step();
     this.#busy = true;
     scheduler.after(random.next() * RACE_MS, () => {
       if (this.#closed) return;

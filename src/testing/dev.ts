@@ -48,7 +48,7 @@ class DevWorld implements Inside {
 
   constructor({ members, version }: CheckedDev) {
     const random = new Random(String(Math.random()));
-    const setting = { version, members, peerLatencyMs: 0, keptChanges: KEPT_CHANGES };
+    const setting = { version, members, peerLatencyMs: 0, keptChanges: KEPT_CHANGES, race: 0 };
     this.etcd = new SimEtcd({ scheduler: this.time, random, ...setting });
   }
 

@@ -83,7 +83,7 @@ class World implements Inside {
     this.etcd = new SimEtcd({
       ...{ scheduler: this.time, random: random.fork("etcd"), version, members },
       ...{ peerLatencyMs: mostMs, loopMs: virtual ? LOOP_MS : undefined },
-      keptChanges: KEPT_CHANGES,
+      ...{ keptChanges: KEPT_CHANGES, race: seed === undefined ? 0 : undefined },
       auth: auth && { ...auth, passwordMs: PASSWORD_MS },
       onExpiry: (member, leaseIds) => {
         for (const leaseId of leaseIds)

@@ -4,6 +4,7 @@ import {
   BAD_TRANSFEREE,
   COMPACTED,
   FUTURE_REVISION,
+  INVALID_MANAGEMENT,
   isRefusal,
   NO_LEADER,
   NOT_LEADER,
@@ -102,7 +103,9 @@ export function authOf(member: ServedMember): Record<string, Method> {
       member.administer({ run: ({ users }) => ({ names: users.roles }) }, metadata, done),
     ),
     RoleGrantPermission: edit(messages.GRANT_PERMISSION_REQUEST, (_, { name, permission }) => {
-      const { type = 0, key = NO_BYTES, end = NO_BYTES } = permission ?? {};
+      if (permission === undefined) return NO_PERMISSION;
+      const { type, key, end } = permission;
+      if (etcd.version !== "3.4" && !isValidRange(key, end)) return INVALID_MANAGEMENT;
       const granted = { type: PERMISSIONS[type] ?? "read", range: intervalOf(key, end) };
       return auth.edit((users) => users.grantPermission(name, granted));
     }),
@@ -114,7 +117,11 @@ export function authOf(member: ServedMember): Record<string, Method> {
   return etcd.version === "3.4" ? others : { ...others, AuthStatus };
 }
 
-const NO_BYTES = Buffer.alloc(0);
+const NO_PERMISSION: Refusal = { refused: "etcdserver: permission not given", code: 3 };
+/** isValidPermissionRange in auth/store.go: an end of "\\0" is none. */
+const isValidRange = (key: Buffer, end: Buffer): boolean =>
+  key.length > 0 && (end.length === 0 || (end.length === 1 && end[0] === 0) || key.compare(end) < 0);
+
 const PERMISSIONS = ["read", "write", "readwrite"] as const;
 
 /** An end of "" is everything from the key on, for which etcd has another word. */
@@ -136,8 +143,13 @@ export function clusterOf(member: ServedMember): Record<string, Method> {
       ...{ peerUrls: [`http://127.0.0.1:${PEER_PORT + index}`], clientUrls: [`http://${host}`] },
     }));
   return {
+    // The only header without a revision.
     MemberList: unary(messages.EMPTY, messages.MEMBERS_RESPONSE, (_, done, metadata) =>
-      member.administer({ needs: "user", run: () => ({ members: members() }) }, metadata, done),
+      member.administer(
+        { needs: "user", run: () => ({ members: members() }) },
+        metadata,
+        made(done, (answer) => ({ ...answer, header: { ...answer.header, revision: 0n } })),
+      ),
     ),
   };
 }
@@ -183,8 +195,10 @@ export function maintenanceOf(member: ServedMember): Record<string, Method> {
     return (answer) => done(isOld ? old(answer) : answer);
   };
   return {
-    Alarm: unary(messages.ALARM_REQUEST, messages.ALARMS_RESPONSE, ({ action }, done, metadata) => {
-      const run = (): { alarms: ReturnType<typeof alarms> } => {
+    Alarm: unary(messages.ALARM_REQUEST, messages.ALARMS_RESPONSE, ({ action, alarm }, done, metadata) => {
+      const run = (): Refusal | { alarms: ReturnType<typeof alarms> } => {
+        if (action === ACTIVATE && alarm !== NO_SPACE_ALARM) return NO_SUCH_ALARM;
+        if (action === ACTIVATE) quota.alarm = true;
         const found = alarms();
         if (action === DEACTIVATE) quota.clear();
         return { alarms: found };
@@ -193,6 +207,13 @@ export function maintenanceOf(member: ServedMember): Record<string, Method> {
     }),
     Status: unary(messages.EMPTY, messages.STATUS_RESPONSE, (_, done, metadata) =>
       member.administer({ needs: "user", isLocal: true, run: status }, metadata, done),
+    ),
+    Hash: unary(messages.EMPTY, messages.HASH_RESPONSE, (_, done, metadata) =>
+      member.administer(
+        { isLocal: true, run: () => ({ hash: hashUntil(member, store.revision), compactRevision: 0n }) },
+        metadata,
+        asOld(done),
+      ),
     ),
     HashKV: unary(messages.HASH_REQUEST, messages.HASH_RESPONSE, ({ revision }, done, metadata) =>
       member.administer({ isLocal: true, run: () => hash(revision) }, metadata, asOld(done)),
@@ -214,7 +235,8 @@ const UNKNOWN = 2;
 /** The default of the quota, and the size of an etcd that has nothing. */
 const [QUOTA_BYTES, DB_BYTES] = [2 * 1024 ** 3, 20_480];
 const NO_SPACE_ALARM = 1;
-const DEACTIVATE = 2;
+const [ACTIVATE, DEACTIVATE] = [1, 2];
+const NO_SUCH_ALARM: Refusal = { refused: "this etcd has only the alarm NOSPACE", code: 12 };
 
 /** Equal on all members, and another one than that of a real etcd with the same keys: it hashes what is on its disk. */
 function hashUntil({ etcd: { store } }: ServedMember, until: bigint): number {

@@ -470,4 +470,7 @@ export const HASH_RESPONSE: Message<HashResponse> = {
   hashRevision: [4, "int64"],
 };
 
+export const HEALTH_REQUEST: Message<{ readonly service: string }> = { service: [1, "text"] };
+export const HEALTH_RESPONSE: Message<{ readonly status: number }> = { status: [1, "number"] };
+
 export const MOVE_LEADER_REQUEST: Message<{ readonly memberId: bigint }> = { memberId: [1, "uint64"] };

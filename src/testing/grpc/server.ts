@@ -1,13 +1,15 @@
 // gRPC over HTTP/2 without TLS (PROTOCOL-HTTP2.md), by Node.js' own HTTP/2: the calls of etcd's clients, each handed to its method.
 import type { IncomingHttpHeaders, ServerHttp2Stream } from "node:http2";
 import { once } from "node:events";
-import type { AddressInfo, Socket } from "node:net";
+import type { AddressInfo, Server, Socket } from "node:net";
 import { MessageReader } from "../../etcd/http2/stream.js";
 import { isRefusal, type Refusal } from "../../memory/protocol.js";
 import { decode, encode, type Message } from "./codec.js";
 
 /** The codes of gRPC that this file gives. */
 const [RESOURCE_EXHAUSTED, UNIMPLEMENTED, INTERNAL] = [8, 12, 13];
+/** How each connection of HTTP/2 begins, even if it comes byte by byte: no request of HTTP/1.1 begins like this. */
+const PREFACE = "PRI * HTTP/2.0\r\n";
 /** etcd's limit of a request, 1.5 MiB, and what it adds for gRPC (embed/config.go, api/v3rpc/grpc.go). */
 const MAX_MESSAGE_BYTES = (1.5 * 1024 + 512) * 1024;
 /** What a client may leave unread before its call ends. */
@@ -81,7 +83,7 @@ export const unary = <Request extends object, Answer extends object>(
 /** The gRPC server of one member, on a free port of 127.0.0.1. It does not keep the process alive. */
 export class GrpcServer {
   readonly #sockets = new Set<Socket>();
-  #server: import("node:http2").Http2Server | undefined;
+  #server: Server | undefined;
 
   /** Methods by their paths, such as "/etcdserverpb.KV/Put". */
   constructor(private readonly methods: Readonly<Record<string, Method>>) {}
@@ -94,21 +96,29 @@ export class GrpcServer {
 
   async listen(): Promise<void> {
     // Loaded here: a test with `memoryEtcd` needs none of it.
-    const { createServer } = await import("node:http2");
+    const [net, { createServer }] = await Promise.all([import("node:net"), import("node:http2")]);
     // Clients cancel calls and watch much: Node.js' limits are made for browsers.
     const limits = { maxSessionMemory: 1024, streamResetBurst: 1e6, streamResetRate: 1e6 };
-    const server = (this.#server = createServer(limits));
-    server.on("stream", (stream, headers) => this.#accept(stream, headers));
-    server.on("session", (session) => {
+    const grpc = createServer(limits);
+    grpc.on("stream", (stream, headers) => this.#accept(stream, headers));
+    grpc.on("session", (session) => {
       session.on("error", () => {});
       session.unref();
     });
-    server.on("sessionError", () => {});
-    server.on("connection", (socket: Socket) => {
+    grpc.on("sessionError", () => {});
+    const server = (this.#server = net.createServer((socket) => {
       this.#sockets.add(socket);
+      socket.unref();
       socket.on("error", () => {});
       socket.on("close", () => this.#sockets.delete(socket));
-    });
+      socket.once("data", (first) => {
+        const begin = first.toString("latin1", 0, 64);
+        if (!PREFACE.startsWith(begin.slice(0, PREFACE.length))) return answerWeb(socket, begin);
+        socket.pause();
+        socket.unshift(first);
+        grpc.emit("connection", socket);
+      });
+    }));
     server.listen(0, "127.0.0.1").unref();
     await once(server, "listening");
   }
@@ -146,6 +156,18 @@ export class GrpcServer {
   }
 }
 
+/** For a browser, curl, or the probe of a container: what this port is, and etcd's `/health`. */
+function answerWeb(socket: Socket, request: string): void {
+  const isHealth = /^[A-Z]+ \/health[? ]/.test(request);
+  const [status, type, body] = isHealth
+    ? ["200 OK", "application/json", '{"health":"true","reason":""}\n']
+    : ["404 Not Found", "text/plain", ONLY_GRPC];
+  const headers = [`content-type: ${type}`, `content-length: ${body.length}`, "connection: close"];
+  socket.resume().end([`HTTP/1.1 ${status}`, ...headers, "", body].join("\r\n"));
+}
+const ONLY_GRPC =
+  "leasehold dev, an etcd for development: this port speaks gRPC only, and has no JSON gateway\n";
+
 /** As Go's gRPC says it. */
 function unknown(path: string): Refusal {
   const [, service = "", method = ""] = path.split("/");
@@ -163,8 +185,7 @@ function serve(call: Call, method: Method, headers: IncomingHttpHeaders): void {
     try {
       read();
     } catch (error) {
-      const [code, refused] = [failureCode(error), `grpc: ${(error as Error).message}`];
-      call.end({ refused, code });
+      call.end(failureOf(error as Error));
     }
   };
   const message = (body: Buffer): void => {
@@ -179,8 +200,12 @@ function serve(call: Call, method: Method, headers: IncomingHttpHeaders): void {
 }
 
 /** A message that is too long, or one that is none. */
-const failureCode = (error: unknown): number =>
-  (error as Error).name === "StreamFailure" ? RESOURCE_EXHAUSTED : INTERNAL;
+function failureOf({ message }: Error): Refusal {
+  const length = /^a message of (\d+) bytes/.exec(message)?.[1];
+  if (length === undefined) return { refused: `grpc: ${message}`, code: INTERNAL };
+  const refused = `grpc: received message larger than max (${length} vs. ${MAX_MESSAGE_BYTES})`;
+  return { refused, code: RESOURCE_EXHAUSTED };
+}
 
 const HEADERS = { ":status": 200, "content-type": "application/grpc" } as const;
 

@@ -7,7 +7,7 @@ import { electionOf, lockOf } from "./concurrency.js";
 import { kvMessage, kvOf, MAX_REQUEST_BYTES } from "./kv.js";
 import { headerOf, headerOnly, made, type ServedMember } from "./member.js";
 import * as messages from "./messages.js";
-import { type Duplex, type Method, type Out, streaming, unary } from "./server.js";
+import { type Duplex, type Method, streaming, unary } from "./server.js";
 
 /** The methods of one member by their paths. */
 export function servicesOf(member: ServedMember): Readonly<Record<string, Method>> {
@@ -19,7 +19,10 @@ export function servicesOf(member: ServedMember): Readonly<Record<string, Method
     Cluster: clusterOf(member),
     Maintenance: maintenanceOf(member),
   };
-  const others = { "v3lockpb.Lock": lockOf(member), "v3electionpb.Election": electionOf(member) };
+  const others = {
+    ...{ "v3lockpb.Lock": lockOf(member), "v3electionpb.Election": electionOf(member) },
+    "grpc.health.v1.Health": HEALTH,
+  };
   const own = Object.entries(services).map(([service, each]) => [`etcdserverpb.${service}`, each] as const);
   const methods = [...own, ...Object.entries(others)].flatMap(([service, each]) =>
     Object.entries(each).map(([name, one]) => [`/${service}/${name}`, one] as const),
@@ -72,14 +75,14 @@ function leaseOf(member: ServedMember): Record<string, Method> {
         (answer) => (isRefusal(answer) ? out.end(answer) : out.answer(leaseAnswer(answer))),
         metadata,
       );
-      return duplex(out, stream, ({ leaseId }) => leaseId);
+      // When the client sends no more, etcd ends the call.
+      return { ...duplex(stream, ({ leaseId }: { leaseId: bigint }) => leaseId), close: () => out.end() };
     }),
   };
 }
 
-/** What a client sends to a stream of a member. When it sends no more, etcd ends the call. */
+/** What a client sends to a stream of a member. */
 function duplex<Request, Command>(
-  out: Out<never>,
   stream: { send(command: Command): void; close(): void },
   commandOf: (request: Request) => Command | undefined,
 ): Duplex<Request> {
@@ -87,12 +90,23 @@ function duplex<Request, Command>(
     const command = commandOf(request);
     if (command !== undefined) stream.send(command);
   };
-  const close = (): void => {
-    stream.close();
-    out.end();
-  };
-  return { message, close };
+  return { message, close: () => {}, gone: () => stream.close() };
 }
+
+/** Health (grpc.health.v1): this port serves as long as it listens. */
+
+const SERVING = 1;
+const SERVICE_UNKNOWN = 3;
+const HEALTH: Record<string, Method> = {
+  Check: unary(messages.HEALTH_REQUEST, messages.HEALTH_RESPONSE, ({ service }, done) =>
+    done(service === "" ? { status: SERVING } : { refused: "unknown service", code: NOT_FOUND }),
+  ),
+  Watch: streaming(messages.HEALTH_REQUEST, messages.HEALTH_RESPONSE, (out) => ({
+    message: ({ service }) => out.answer({ status: service === "" ? SERVING : SERVICE_UNKNOWN }),
+    close: () => {},
+  })),
+};
+const NOT_FOUND = 5;
 
 /** Watch. */
 
@@ -111,20 +125,17 @@ const watchOf = (member: ServedMember): Method =>
       for (const response of watchAnswers(member, answer, found)) out.answer(response);
     };
     const stream = member.etcd.members[member.index]!.watch(take, metadata);
-    return duplex(
-      out,
-      stream,
-      ({ create, cancel, progress }: messages.WatchMessage): WatchCommand | undefined => {
-        if (cancel) return { cancel: Number(cancel.watchId) };
-        if (create === undefined) return progress && { probe: true };
-        asked.push(create);
-        const { key, end, startRevision, filters } = create;
-        const events = filters.length === 0 ? "ALL" : filters.includes(NO_PUT) ? "DELETE" : "PUT";
-        return {
-          create: { key, ...(end && { end }), startRevision, watchId: Number(create.watchId), events },
-        };
-      },
-    );
+    // It goes on when the client sends no more.
+    return duplex(stream, ({ create, cancel, progress }: messages.WatchMessage): WatchCommand | undefined => {
+      if (cancel) return { cancel: Number(cancel.watchId) };
+      if (create === undefined) return progress && { probe: true };
+      asked.push(create);
+      const { key, end, startRevision, filters } = create;
+      const events = filters.length === 0 ? "ALL" : filters.includes(NO_PUT) ? "DELETE" : "PUT";
+      return {
+        create: { key, ...(end && { end }), startRevision, watchId: Number(create.watchId), events },
+      };
+    });
   });
 
 const [NO_PUT, NO_DELETE] = [0, 1];
@@ -146,7 +157,9 @@ function* watchAnswers(
   };
   const events = answer.events.map(({ kind, kv }) => {
     const state = kind === "PUT" ? store.stateAt(kv.key, kv.modRevision) : undefined;
-    const before = previous ? store.stateAt(kv.key, kv.modRevision - 1n) : undefined;
+    // A key that is created has none, though a deletion in the same transaction may have come before.
+    const isNew = kv.createRevision === kv.modRevision;
+    const before = previous && !isNew ? store.stateAt(kv.key, kv.modRevision - 1n) : undefined;
     return {
       ...{ type: kind === "PUT" ? 0 : 1, kv: kvMessage({ ...kv, version: state?.version ?? 0n }) },
       previous: before && kvMessage(versioned(before)),

@@ -114,6 +114,7 @@ function converse<Request extends object, Response extends object>(
   );
   return {
     answers,
+    endSending: () => void stream.end(),
     send: (message: Partial<Request>) => void stream.write(encode(request, message as Request)),
     [Symbol.dispose]: () => session.destroy(),
   };
@@ -155,6 +156,124 @@ describe("startDevEtcd", () => {
     expect(seen(noPuts)).toEqual(["1,,"]);
     expect(seen(noDeletions)).toEqual(["0,one,", "0,two,", "0,three,"]);
     expect(seen(nothing)).toEqual([]);
+  });
+
+  test("a watch goes on when its client sends no more, until the client is gone", async () => {
+    {
+      using watching = watch();
+      watching.send(creation(1n, {}));
+      watching.endSending();
+      await expect.poll(() => watching.answers).toHaveLength(1);
+      await put("wa", "late");
+      await expect.poll(() => watching.answers.flatMap(({ events }) => events)).toHaveLength(1);
+    }
+    await expect.poll(async () => (await etcd.leftovers()).watches).toBe(0);
+  });
+
+  test("an event that creates a key has no previous value, also after a deletion in one transaction", async () => {
+    await put("wa", "before");
+    using watching = watch();
+    watching.send(creation(1n, { previous: true }));
+    await expect.poll(() => watching.answers).toHaveLength(1);
+    // Only of a range without an end does etcd not notice that it contains the key.
+    const deletionOfAll = field(3, Buffer.concat([field(1, Buffer.from("wa")), field(2, Buffer.from("\0"))]));
+    const creationOfOne = field(
+      2,
+      Buffer.concat([field(1, Buffer.from("wa")), field(2, Buffer.from("new"))]),
+    );
+    const txn = Buffer.concat([field(2, deletionOfAll), field(2, creationOfOne)]);
+    expect((await call(TXN, framed(txn))).status).toBe("0");
+    await expect.poll(() => watching.answers.flatMap(({ events }) => events)).toHaveLength(2);
+    const events = watching.answers.flatMap((answer) => answer.events);
+    expect(events.map(({ type, previous }) => [type, previous && String(previous.value)])).toEqual([
+      [1, "before"],
+      [0, undefined],
+    ]);
+  });
+
+  test("a limit without an order takes the first keys, and sorts these by the target", async () => {
+    for (const [key, value] of ["c", "b", "a"].entries()) await put(`lim/${key}`, value);
+    const keysOf = async (how: Partial<messages.RangeRequest>): Promise<string[]> =>
+      (await range("lim/", how)).kvs.map((kv) => String(kv.key));
+
+    expect(await keysOf({ limit: 1n, target: 4 })).toEqual(["lim/1"]);
+    expect(await keysOf({ limit: 1n, target: 4, order: 1 })).toEqual(["lim/2"]);
+    expect(await keysOf({ limit: 1n, target: 4, minModRevision: 1n })).toEqual(["lim/2"]);
+  });
+
+  test("an alarm can be raised and disarmed, and one that it does not have is refused", async () => {
+    const alarm = async (action: number, kind: number) => {
+      const request = { action, alarm: kind };
+      const path = "/etcdserverpb.Maintenance/Alarm";
+      const { alarms } = await ask(path, [messages.ALARM_REQUEST, messages.ALARMS_RESPONSE], request);
+      return alarms.map((each) => each.alarm);
+    };
+    expect(await alarm(1, 1)).toEqual([1]);
+    await expect(put("full")).rejects.toThrow("etcdserver: mvcc: database space exceeded");
+    expect([await alarm(0, 0), await alarm(2, 1), await alarm(0, 0)]).toEqual([[1], [1], []]);
+    await put("full");
+    await expect(alarm(1, 2)).rejects.toThrow("only the alarm NOSPACE");
+  });
+
+  test("answers health checks, hashes, and a list of members without a revision", async () => {
+    const health = [messages.HEALTH_REQUEST, messages.HEALTH_RESPONSE] as const;
+    const check = (service: string) => ask("/grpc.health.v1.Health/Check", health, { service });
+    expect(await check("")).toEqual({ status: 1 });
+    await expect(check("nobody")).rejects.toThrow("unknown service");
+    using watching = converse("/grpc.health.v1.Health/Watch", health);
+    watching.send({ service: "" });
+    await expect.poll(() => watching.answers).toEqual([{ status: 1 }]);
+
+    const hashOf = async (): Promise<number> =>
+      (await ask("/etcdserverpb.Maintenance/Hash", [messages.EMPTY, messages.HASH_RESPONSE], {})).hash;
+    const before = await hashOf();
+    await put("hashed");
+    expect([before, await hashOf()]).not.toEqual([before, before]);
+
+    const list = [messages.EMPTY, messages.MEMBERS_RESPONSE] as const;
+    const { header, members } = await ask("/etcdserverpb.Cluster/MemberList", list, {});
+    expect([header?.revision, header?.memberId, members.length]).toEqual([0n, members[0]?.memberId, 1]);
+  });
+
+  test("takes a permission for a range only if it has one, from 3.5 on", async () => {
+    const request = [messages.GRANT_PERMISSION_REQUEST, messages.HEADER_ONLY] as const;
+    const grant = (key: string, end: string) =>
+      ask("/etcdserverpb.Auth/RoleGrantPermission", request, {
+        ...{ name: "nobody", permission: { type: 2, key: Buffer.from(key), end: Buffer.from(end) } },
+      }).catch(({ message }: Error) => message);
+
+    for (const [key, end] of [
+      ["", ""],
+      ["", "z"],
+      ["b", "a"],
+      ["b", "b"],
+    ] as const)
+      expect(await grant(key, end)).toBe("etcdserver: invalid auth management");
+    for (const end of ["", "c", "\0"]) expect(await grant("b", end)).toBe("etcdserver: role name not found");
+    expect(
+      await ask("/etcdserverpb.Auth/RoleGrantPermission", request, { name: "nobody" }).catch(String),
+    ).toContain("permission not given");
+  });
+
+  test("tells a browser what it is, and answers /health, also on a connection that comes byte by byte", async () => {
+    const [found, health] = await Promise.all(
+      ["", "health?serializable=true"].map((path) => fetch(`http://${etcd.hosts[0]}/${path}`)),
+    );
+    expect([found!.status, await found!.text()]).toEqual([
+      404,
+      expect.stringMatching(/^leasehold dev, .*gRPC/),
+    ]);
+    expect([health!.status, await health!.json()]).toEqual([200, { health: "true", reason: "" }]);
+
+    const socket = net.connect(Number(etcd.hosts[0]!.split(":")[1]), "127.0.0.1").setNoDelay(true);
+    for (const byte of "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n") {
+      socket.write(byte);
+      await new Promise(setImmediate);
+    }
+    socket.write(Buffer.from([0, 0, 0, 4, 0, 0, 0, 0, 0]));
+    const [settings] = (await once(socket, "data")) as [Buffer];
+    expect(settings[3]).toBe(4);
+    socket.destroy();
   });
 
   test("a watch gets what is larger than an answer in parts, if it wants to", async () => {
@@ -346,7 +465,9 @@ describe("startDevEtcd", () => {
     expect(await call(PUT, put(1.6 * MiB))).toMatchObject({
       ...{ status: "3", message: "etcdserver: request is too large" },
     });
-    expect(await call(PUT, put(3 * MiB))).toMatchObject({ status: "8" });
+    expect(await call(PUT, put(3 * MiB))).toMatchObject({
+      ...{ status: "8", message: `grpc: received message larger than max (${3 * MiB + 12} vs. ${2 * MiB})` },
+    });
     expect(await call(RANGE, framed(read("large")))).toMatchObject({ status: "0" });
   });
 

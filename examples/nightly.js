@@ -8,7 +8,8 @@ import { connect, Mutex, whileHeld } from "leasehold";
 
 const { ETCD_HOSTS = "http://127.0.0.1:2379", TTL_SECONDS = "15" } = process.env;
 const [job = "", command = "", ...args] = process.argv.slice(2);
-const today = new Date().toISOString().slice(0, 10);
+// In the time zone of this machine, by which cron goes: the date in UTC can be that of two nights. In Sweden's form, 2026-03-01.
+const today = new Date().toLocaleDateString("sv-SE");
 // Not under `jobs/${job}/`: that is the queue of the lock.
 const mark = `jobs-done/${job}`;
 

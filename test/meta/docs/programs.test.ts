@@ -28,6 +28,7 @@ import { startWithUsers, type UserEtcd, WORKER } from "../../support/fixtures/us
 
 /** The packages that a page says to install besides leasehold. */
 const ALSO: Readonly<Record<string, readonly string[]>> = {
+  "docs/faq.md": ["node-cron"],
   "docs/fencing.md": ["etcd3"],
   "docs/observability.md": ["@opentelemetry/api", "@opentelemetry/sdk-metrics"],
   "docs/migrating.md": ["etcd3", "ioredis", "redlock", "redis-semaphore"],

@@ -16,7 +16,7 @@ afterAll(() => etcd?.stop());
 
 /** A replica whose clock says that it is this night. */
 function replica(examples: Examples, job: string, source: Upstream, night = "2026-03-01"): Program {
-  const clock = `Date.prototype.toISOString = () => "${night}T02:00:00.000Z"`;
+  const clock = `Date.prototype.toLocaleDateString = () => "${night}"`;
   const also = process.env["NODE_OPTIONS"] ?? "";
   const env = { NODE_OPTIONS: `${also} --import=data:text/javascript,${encodeURIComponent(clock)}` };
   return examples.start("nightly.js", { args: [job, process.execPath, "-e", COMMAND, source.url], env });

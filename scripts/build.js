@@ -155,6 +155,21 @@ async function bundle(outDir) {
   }
 }
 
+/** Packages that a user has only for what they are loaded for. */
+const OPTIONAL = ["etcd3", "testcontainers"];
+
+/**
+ * Webpack, Rspack and Turbopack resolve each import() of a literal, and fail where the package is not installed: these comments leave it to
+ * Node.js. Rolldown keeps no such comment.
+ * @param {string} code
+ */
+function leaveToNode(code) {
+  return OPTIONAL.reduce((left, name) => {
+    const imports = new RegExp(`\\bimport\\((["'\`])${name}\\1\\)`, "g");
+    return left.replace(imports, `import(/* webpackIgnore: true */ /* turbopackIgnore: true */ "${name}")`);
+  }, code);
+}
+
 /** @param {readonly (keyof typeof ENTRIES)[]} entries @param {"esm" | "cjs"} format */
 function groupsOf(entries, format) {
   if (format === "cjs" || entries.length === 1) return [];
@@ -179,7 +194,7 @@ async function bundleEntries(outDir, entries, format) {
     platform: "node",
     // Node.js loads the CommonJS of cockatiel only, from the modules beside the bundle; the bundle has its ES modules.
     resolve: { alias: { "cockatiel/dist": "cockatiel/dist/esm" } },
-    external: ["etcd3", "@opentelemetry/api", "testcontainers"],
+    external: [...OPTIONAL, "@opentelemetry/api"],
     plugins: [outside(outDir)],
     // LEASEHOLD_TRANSPORT replaces a constant: see test/support/transport.js.
     optimization: { inlineConst: false },
@@ -205,7 +220,7 @@ async function bundleEntries(outDir, entries, format) {
       dynamicImportInCjs: false,
     });
     for (const { fileName, ...chunk } of output)
-      if ("code" in chunk) writeFileSync(path.join(outDir, fileName), latin1(chunk.code));
+      if ("code" in chunk) writeFileSync(path.join(outDir, fileName), latin1(leaveToNode(chunk.code)));
   } finally {
     await modules.close();
   }

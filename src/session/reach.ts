@@ -58,6 +58,11 @@ export interface PackageProgram {
   readonly module: string;
 }
 
+/** The first keeps leasehold out of the bundle; the second copies the programs, whose names no tracer of files finds. */
+const IN_NEXT =
+  `in Next.js: serverExternalPackages: ["leasehold"], and with output: "standalone" also ` +
+  `outputFileTracingIncludes: { "/*": ["./node_modules/leasehold/dist/*.js"] }`;
+
 /**
  * Its file: beside this module in a build, and from the sources.
  * @throws {RangeError} that names the option where it cannot be started.
@@ -70,11 +75,14 @@ export function programOf({ entry, module }: PackageProgram, option: string, val
   const rule = "left out here:";
   if (process.versions["deno"] !== undefined || isSea?.() === true)
     throw rangeError(option, `${rule} this program is no Node.js that could start another one`, value);
-  // By hand: bundlers take new URL(…, import.meta.url) for a file of theirs.
-  const folder = path.dirname(fileURLToPath(import.meta.url));
+  // By hand: bundlers take new URL(…, import.meta.url) for a file of theirs. Some of them leave no URL.
+  const url: unknown = import.meta.url;
+  const folders =
+    typeof url === "string" && url.startsWith("file:") ? [path.dirname(fileURLToPath(url))] : [];
   const names = [`./${entry}`, `./${module}`, `../../dist/${entry}`];
-  const file = names.map((name) => path.join(folder, name)).find((each) => isThere(each, existsSync));
+  const files = folders.flatMap((folder) => names.map((name) => path.join(folder, name)));
+  const file = files.find((each) => isThere(each, existsSync));
   if (file === undefined)
-    throw rangeError(option, `${rule} ${entry} is not beside leasehold, as in a bundle`, value);
+    throw rangeError(option, `${rule} ${entry} is not beside leasehold, as in a bundle (${IN_NEXT})`, value);
   return file;
 }

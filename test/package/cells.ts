@@ -1,9 +1,9 @@
 // What a user may do with the package, each tried in a clean folder.
-import { readdir, readFile } from "node:fs/promises";
+import { cp, readdir, readFile } from "node:fs/promises";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
 import { stripVTControlCharacters } from "node:util";
-import { commonJs, domTestFile, esModule, testFile } from "./programs.js";
+import { bundle, commonJs, domTestFile, esModule, nextProject, testFile, visit } from "./programs.js";
 import { Folder, NotRun } from "./shell.js";
 import { weigh } from "./weights.js";
 
@@ -179,12 +179,66 @@ function testRunners({ tarball, hosts }: World): Cell[] {
     );
 }
 
+/** Each knows no more than that its output is for Node.js. etcd3, which leasehold can use, is not installed. */
+function bundlers({ tarball, hosts }: World): Cell[] {
+  const env = { HOSTS: hosts, NEXT_TELEMETRY_DISABLED: "1" };
+  const packages = { "webpack 5": "webpack", Rspack: "@rspack/core" };
+  const plain = once(async () => {
+    const folder = await Folder.create("bundlers", {
+      "bundle.mjs": bundle,
+      "lock.mjs": esModule("matrix/bundled"),
+    });
+    await folder.install(tarball, "webpack@5", "@rspack/core@1");
+    return folder;
+  });
+  const next = once(async () => {
+    const folder = await Folder.create("next", nextProject("matrix/next"));
+    await folder.install(tarball, "next@16", "react@19", "react-dom@19");
+    return folder;
+  });
+  const versionOf = async (folder: Folder, name: string): Promise<string> => {
+    const json = await readFile(path.join(folder.path, "node_modules", name, "package.json"), "utf8");
+    return (JSON.parse(json) as { readonly version: string }).version;
+  };
+  return [
+    ...Object.entries(packages).map(([name, tool]) => ({
+      name: `${name}, without configuration`,
+      run: async () => {
+        const folder = await plain();
+        const said = await folder.run(process.execPath, ["bundle.mjs", tool, `${tool}.cjs`]);
+        if (said.trim() !== "") throw new Error(said);
+        assertWorks(await folder.run(process.execPath, [`out/${tool}.cjs`], env));
+        return versionOf(folder, tool);
+      },
+    })),
+    {
+      name: "Next.js 16: bundled by Turbopack, and standalone",
+      run: async () => {
+        const folder = await next();
+        const build = ["node_modules/next/dist/bin/next", "build"];
+        await folder.run(process.execPath, build, env);
+        await folder.write({ "visit.mjs": visit });
+        const start = ["node_modules/next/dist/bin/next", "start", "-p", "0"];
+        assertWorks(await folder.run(process.execPath, ["visit.mjs", ...start], env));
+        await folder.run(process.execPath, build, { ...env, STANDALONE: "1" });
+        // Where nothing else of the project is found.
+        const apart = await Folder.create("next-standalone", { "visit.mjs": visit });
+        await cp(path.join(folder.path, ".next/standalone"), apart.path, { recursive: true });
+        const more = { ...env, PORT: "0", STANDALONE: "1" };
+        assertWorks(await apart.run(process.execPath, ["visit.mjs", "server.js"], more));
+        return versionOf(folder, "next");
+      },
+    },
+  ];
+}
+
 export function cellsOf(world: World): Cell[] {
   const plain = plainProject(world);
   return [
     { name: "size and time to import", run: async () => weigh(await plain()) },
     ...runtimes(world, plain),
     ...testRunners(world),
+    ...bundlers(world),
     ...compilers(world),
   ];
 }

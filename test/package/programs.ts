@@ -102,3 +102,63 @@ test("signals, events, bytes and timers", async () => {
   await etcd.stop();
 });
 `;
+
+/** Bundles `lock.mjs` with the package that is named, into a file in `out/`. Prints errors and warnings, and nothing else. */
+export const bundle = `
+import path from "node:path";
+const [name, filename] = process.argv.slice(2);
+const tool = await import(name);
+const output = { path: path.resolve("out"), filename };
+const settings = { context: process.cwd(), entry: "./lock.mjs", target: "node", mode: "production", output };
+(tool.rspack ?? tool.default)(settings, (failure, stats) => {
+  const said = failure?.stack ?? stats.toString({ all: false, errors: true, warnings: true });
+  if (said) console.log(said);
+});
+`;
+
+/** With STANDALONE in the environment, leasehold is not bundled, and the server starts programs of it. */
+export const nextProject = (name: string): Readonly<Record<string, string>> => ({
+  "package.json": "{}",
+  "next.config.mjs": `export default process.env.STANDALONE
+  ? {
+      output: "standalone",
+      serverExternalPackages: ["leasehold"],
+      outputFileTracingIncludes: { "/*": ["./node_modules/leasehold/dist/*.js"] },
+    }
+  : {};
+`,
+  "app/layout.js": `export default ({ children }) => <html><body>{children}</body></html>;`,
+  "app/page.js": `export default () => <p>leasehold</p>;`,
+  "app/lock/route.js": `import * as leasehold from "leasehold";
+${BODY}
+export const dynamic = "force-dynamic";
+export async function GET() {
+  try {
+    await check(leasehold, ${JSON.stringify(name)});
+    if (process.env.STANDALONE) {
+      const cluster = leasehold.connect({ hosts: process.env.HOSTS, guardian: true, renewal: "worker" });
+      await new leasehold.Mutex(cluster, ${JSON.stringify(name)}).withLock(() => {});
+      await cluster.close();
+    }
+    return new Response("works");
+  } catch (error) {
+    return new Response(error.stack, { status: 500 });
+  }
+}
+`,
+});
+
+/** Starts a server of Next.js, and prints what it answers. */
+export const visit = `
+import { spawn } from "node:child_process";
+const server = spawn(process.execPath, process.argv.slice(2), { stdio: ["ignore", "pipe", "inherit"] });
+let said = "";
+for await (const chunk of server.stdout) {
+  said += chunk;
+  const [, port] = /http:\\/\\/[^\\s:]+:([0-9]+)/.exec(said) ?? [];
+  if (port === undefined || !said.includes("Ready")) continue;
+  console.log(await (await fetch("http://127.0.0.1:" + port + "/lock")).text());
+  break;
+}
+server.kill();
+`;

@@ -1,5 +1,6 @@
 import type { Logger } from "./options/connect.js";
 import { envConnection } from "./options/etcdctl.js";
+import { MEMORY_HOST } from "./options/hosts.js";
 import { readContendersAhead } from "./queue/contenders.js";
 import type { Cluster } from "./session/cluster.js";
 import { type ConnectOptions, createCluster, type Etcd3ConnectOptions } from "./session/connect.js";
@@ -7,9 +8,14 @@ import type { EtcdServices } from "./session/connection.js";
 import { type QueueReport, stderrLogger, writeLog } from "./telemetry/log.js";
 import type { AcquireMessage } from "./telemetry/messages.js";
 import { inOwnContext } from "./util/own-context.js";
+import { printable } from "./util/printable.js";
 import { addBoardDoor } from "./view/board.js";
 
 const READ_MS = 5000;
+
+/** In `globalThis`, which outlives a hot reload of this file: how many clusters of this process are open, by their hosts. */
+const OPEN = Symbol.for("leasehold.openClusters");
+const MANY_OPEN = 10;
 
 /** Clusters that were dropped without a close stop writing when nothing of them is in use. */
 const dropped = new FinalizationRegistry((stop: () => void) => inOwnContext(stop));
@@ -20,9 +26,42 @@ const dropped = new FinalizationRegistry((stop: () => void) => inOwnContext(stop
  * @throws {TypeError | RangeError} on invalid options; the message names the option, the rule and the value.
  */
 export function connect(options: ConnectOptions | Etcd3ConnectOptions): Cluster {
-  const cluster = createCluster(options, { observe: log });
+  const cluster = createCluster(options, {
+    observe: (services) => {
+      const ends = [log(services), countOpen(services)];
+      return () => ends.forEach((end) => end());
+    },
+  });
   addBoardDoor(cluster);
   return cluster;
+}
+
+/**
+ * A module that a hot reload loads again calls `connect` again, and nobody closes the cluster of before: one warning for each list of
+ * hosts. Returns what counts the cluster as closed.
+ */
+function countOpen(services: EtcdServices): () => void {
+  const hosts = services.options.hosts.join();
+  if (MEMORY_HOST.test(hosts)) return () => {};
+  const open = ((globalThis as { [OPEN]?: Map<string, { count: number; told: boolean }> })[OPEN] ??=
+    new Map());
+  const those = open.get(hosts) ?? { count: 0, told: false };
+  open.set(hosts, those);
+  if (++those.count >= MANY_OPEN && !those.told) {
+    those.told = true;
+    process.emitWarning(
+      `${those.count} clusters of ${printable(hosts, 200)} are open in this process. One is enough: call connect() once, and close() ` +
+        "what is not used. If a hot reload calls it again, keep the cluster in globalThis",
+      { type: "LeaseholdWarning", code: "MANY_CLUSTERS" },
+    );
+  }
+  let isOpen = true;
+  const closed = (): void => {
+    if (isOpen) those.count--;
+    isOpen = false;
+  };
+  dropped.register(services, closed);
+  return closed;
 }
 
 /** Returns what ends the log. */

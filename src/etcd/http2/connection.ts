@@ -12,7 +12,7 @@
 //   refuses, as it allows fewer, wait again.
 // - A connection that was lost while no stream used it is not `usable`, and is no failure.
 // - What a hostile peer can cost is bounded: frames, header blocks, frames that carry nothing, data beyond the windows, and
-//   the memory of all messages that are not complete.
+//   the memory of all messages that are not complete, on all connections of the process.
 // - The socket keeps the process alive only while a stream uses the connection.
 import type { Timer } from "../../util/clock.js";
 import type { Timers } from "../../util/timers.js";
@@ -24,6 +24,7 @@ import {
   messageOf,
   resetFailure,
   StreamFailure,
+  tooLong,
   turnedAway,
 } from "./failure.js";
 import {
@@ -92,14 +93,16 @@ const REACTIONS = 4;
 const MAX_REACTIONS = 40_000;
 /** Before the peer has said how many streams it allows: RFC 9113, section 6.5.2, recommends that it be no fewer. */
 const EARLY_STREAMS = 100;
-/** As long as the longest message. */
+/** As long as the longest message. For the whole process, which one server or several could fill. */
 const MAX_KEPT_BYTES = 256 * 1024 * 1024;
+/** Those that are not over. */
+const CONNECTIONS = new Set<Connection>();
 const PING_DATA = Buffer.from("leasehld");
 
 export interface ConnectionSetting extends HeartbeatSetting {
   /** For the name, TCP, TLS and the peer's first frame together. */
   readonly connectTimeoutMs: number;
-  /** For tests: see `keepsTooMuch`. */
+  /** For tests: see `greediest`. */
   readonly maxKeptBytes?: number;
   /** For tests: stream IDs begin here. */
   readonly firstStreamId?: number;
@@ -159,6 +162,7 @@ export class Connection extends Endpoint {
       dead: (silentMs) => this.#fail("lost", `no answer to a ping: silent for ${Math.round(silentMs)} ms`),
     });
     this.#connectDeadline = deadlines.add(setting.connectTimeoutMs, () => this.#connectTimedOut());
+    CONNECTIONS.add(this);
     const open = setting.open ?? openSocket;
     this.#socket = open(target, {
       connected: () => this.#greet(),
@@ -181,11 +185,19 @@ export class Connection extends Endpoint {
       : `the member allows no more streams on a connection (MAX_CONCURRENT_STREAMS: ${maxConcurrentStreams})`;
   }
 
-  /** Whether all open streams together have too much memory for messages that are not complete. */
-  get keepsTooMuch(): boolean {
+  /**
+   * The stream with the most memory for a message that is not complete, if all open streams of this process together have too much:
+   * one server that answers without an end takes no memory from the others.
+   */
+  get greediest(): Http2Stream | undefined {
     let bytes = 0;
-    for (const stream of this.#streams.values()) bytes += stream.kept;
-    return bytes > (this.setting.maxKeptBytes ?? MAX_KEPT_BYTES);
+    let most: Http2Stream | undefined;
+    for (const connection of CONNECTIONS)
+      for (const stream of connection.#streams.values()) {
+        bytes += stream.kept;
+        if (stream.kept > (most?.kept ?? 0)) most = stream;
+      }
+    return bytes > (this.setting.maxKeptBytes ?? MAX_KEPT_BYTES) ? most : undefined;
   }
 
   /** `stream` is new, or has something to send. It does not fail before this call returns. */
@@ -421,8 +433,7 @@ export class Connection extends Endpoint {
     const { maxHeaderListSize } = this.#settings;
     const { listBytes } = request.headers;
     if (listBytes <= maxHeaderListSize) return undefined;
-    const limit = `it takes ${maxHeaderListSize} bytes of headers at most (MAX_HEADER_LIST_SIZE)`;
-    return new StreamFailure("forbidden", `${limit}, and a request has ${listBytes}`);
+    return tooLong(maxHeaderListSize, listBytes);
   }
 
   #refuse(stream: Http2Stream, refusal: StreamFailure): true {
@@ -498,6 +509,7 @@ export class Connection extends Endpoint {
     // The loss of an idle connection is no failure of the member: the next stream gets a new connection.
     if (this.#retired || (this.#state === "open" && this.#idle)) this.#draining = true;
     this.#state = "over";
+    CONNECTIONS.delete(this);
     this.#failure = failure;
     this.#connectDeadline.cancel();
     this.#heartbeat.stop();

@@ -37,6 +37,13 @@ export function goawayFailure(code: ErrorName, debug: string): StreamFailure {
   return new StreamFailure(kind, `the member ends the connection: ${text}`);
 }
 
+/** A request whose headers the peer would not read. */
+export const tooLong = (maxBytes: number, bytes: number): StreamFailure =>
+  new StreamFailure(
+    "forbidden",
+    `it takes ${maxBytes} bytes of headers at most (MAX_HEADER_LIST_SIZE), and a request has ${bytes}`,
+  );
+
 export const turnedAway = (cause: Error | undefined): StreamFailure =>
   new StreamFailure("turned away", "the member asked for a client certificate, and closed the connection", {
     cause,

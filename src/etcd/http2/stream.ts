@@ -180,9 +180,8 @@ export abstract class Http2Stream<Answer = unknown> {
     }
     if (this.over) return;
     if (endStream) return this.#break("the answer ended without a status");
-    // The message that makes the connection's memory exceed its limit fails its call.
-    if (this.kept > before && this.connection?.keepsTooMuch)
-      this.#break("the messages that are not complete need too much memory on this connection");
+    const greediest = this.kept > before ? this.connection?.greediest : undefined;
+    if (greediest) greediest.#break("messages that are not complete need too much memory in this process");
   }
 
   message(message: Buffer): void {

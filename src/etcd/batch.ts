@@ -3,6 +3,7 @@
 //   passed over is not overtaken by those that conflict with it.
 // - If etcd rejects a shared request, each of its transactions is sent again alone. If a shared request stays unanswered,
 //   each of its transactions is in doubt.
+import { EtcdRefusedError } from "../errors.js";
 import { AbortFanOut } from "../util/abort.js";
 import type { Clock, Timer } from "../util/clock.js";
 import type { MemberPool } from "./member-pool.js";
@@ -216,7 +217,22 @@ class BatchRequest {
   }
 }
 
-/** etcd allows 128 operations in one transaction: these, and those inside the largest of them. */
+/** As etcd counts them against its limit. */
+const operationsOf = ({ compare, success, failure }: Txn): number =>
+  Math.max(compare.length, success.length, failure.length);
+
+const asTooMany = (error: unknown): EtcdRefusedError | undefined =>
+  error instanceof EtcdRefusedError && /too many operations in txn/.test(error.details) ? error : undefined;
+
+/** etcd names neither its limit nor what was asked for. */
+function explained({ reason, host, details, inDoubt }: EtcdRefusedError, txn: Txn): EtcdRefusedError {
+  const { length } = txn.queues;
+  const needs = `${length === 1 ? "one name needs" : `${length} names need`} ${operationsOf(txn)} operations`;
+  const advice = `raise etcd's --max-txn-ops (default: 128)${length === 1 ? "" : ", or take fewer names at once"}`;
+  return new EtcdRefusedError(reason, host, `${details}; ${needs}: ${advice}`, { inDoubt });
+}
+
+/** etcd allows 128 operations in one transaction, by its default: these, and those inside the largest of them. */
 const MAX_BATCH = 96;
 const MAX_SHARED = 128 - MAX_BATCH;
 /** Enough to keep a member busy. Transactions that come meanwhile share a request, which costs etcd less than more requests. */
@@ -251,6 +267,8 @@ interface BatchSetting {
 export class Batcher {
   /** The transactions of each name in order of arrival: only the first can leave. The names in the order of their turns. */
   #waiting = new Map<string, Set<PendingTxn>>();
+  /** Fewer share a request after etcd, by a lower limit of operations, has rejected so many. */
+  #most = MAX_BATCH;
   /** The requests in flight to the member in use. */
   #inFlight = { count: 0 };
   #flushTimer: Timer | undefined;
@@ -263,7 +281,7 @@ export class Batcher {
 
   /** One attempt. Rejects with its failure, with NotSentError, or, before it is sent, with the signal's reason. */
   send(txn: Txn, limits: AttemptLimits): Promise<TxnAnswer> {
-    const isLarge = Math.max(txn.compare.length, txn.success.length, txn.failure.length) > MAX_SHARED;
+    const isLarge = operationsOf(txn) > MAX_SHARED;
     const isAlone = limits.repeated || isLarge || !this.setting.sharesRequests;
     const pending = new PendingTxn(txn, limits, isAlone);
     pending.listen(this.#aborts, () => {
@@ -343,7 +361,7 @@ export class Batcher {
     // Names that conflict with one passed over must not overtake it: no name waits forever.
     const passedOver = new ConflictSet();
     for (const [name, line] of this.#waiting) {
-      if (batch.length === MAX_BATCH || batch[0]?.alone) break;
+      if (batch.length === this.#most || batch[0]?.alone) break;
       const pending = firstWanted(line);
       if (!pending) {
         this.#waiting.delete(name);
@@ -376,9 +394,12 @@ export class Batcher {
         ended();
       },
       (error: unknown) => {
+        const tooMany = asTooMany(error);
         // One transaction may have caused the rejection of all: each is sent again alone.
-        if (batch.length > 1 && refused(error)) this.#oneByOne(request.remaining(), inDoubt(error));
-        else request.failed(error as Error);
+        if (batch.length > 1 && refused(error)) {
+          if (tooMany) this.#most = Math.max(1, Math.floor(batch.length / 2));
+          this.#oneByOne(request.remaining(), inDoubt(error));
+        } else request.failed(tooMany ? explained(tooMany, batch[0]!.txn) : (error as Error));
         ended();
       },
     );

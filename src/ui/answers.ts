@@ -71,7 +71,11 @@ export class Answers {
 
   async #events({ request, response, url }: Exchange): Promise<void> {
     const name = url.searchParams.get("queue");
+    // A viewer may leave while `authorize` runs: who listens later hears nothing of it.
+    let isGone = false;
+    response.on("close", () => (isGone = true));
     const mayRelease = await this.options.authorize(request);
+    if (isGone) return;
     if (request.method !== "GET") return end(response, 405, "only GET is allowed here");
     if (this.hub.full) return end(response, 503, "too many viewers");
     if (name === null) return this.hub.openOverview(response, mayRelease);

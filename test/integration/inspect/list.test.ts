@@ -65,7 +65,7 @@ describe("a listing", () => {
     const semaphore = new Semaphore(session, "list/delayed/s", 2);
     const permits = [await semaphore.acquire(), await semaphore.acquire()];
     const waiting = semaphore.acquire();
-    await two.queued("list/delayed/s", 6);
+    await two.queued("list/delayed/s", 3);
 
     const { locks } = await list(two.cluster, "list/delayed/");
 

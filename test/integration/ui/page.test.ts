@@ -106,6 +106,26 @@ describe("the events", () => {
     expect((await ask(`${url}/events?queue=mine%2F%2Fa`)).status).toBe(404);
   });
 
+  test("are not begun for viewers that have left while authorize ran, and leave room for others", async () => {
+    const gate = { asked: 0, closed: 0, open: () => {} };
+    const opened = new Promise<boolean>((resolve) => (gate.open = () => resolve(false)));
+    const url = await serve({ authorize: () => (gate.asked++, opened) });
+    open.at(-1)?.server.on("request", (_, response) => response.on("close", () => gate.closed++));
+    const left = Array.from({ length: 70 }, (_, n) => listenTo(`${url}/events${n % 2 ? "?queue=left" : ""}`));
+    await expect.poll(() => gate.asked).toBe(70);
+    for (const listener of left) listener.close();
+    await expect.poll(() => gate.closed).toBe(70);
+
+    gate.open();
+    const viewers = Array.from({ length: 64 }, () => listenTo(`${url}/events`));
+
+    const first = viewers.map((each) =>
+      Promise.race([each.until(({ event }) => event === "full"), each.untilEnd()]),
+    );
+    await Promise.all(first);
+    expect(viewers.map(({ status }) => status)).toEqual(Array(64).fill(200));
+  });
+
   test("end with close(), and no more than 64 streams are open at a time", async () => {
     const url = await serve();
     const events = Array.from({ length: 64 }, () => listenTo(`${url}/events`));

@@ -106,9 +106,23 @@ export function silenceOf(members: ReadonlyMap<string, Error>): string {
 export const silenceText = (members: ReadonlyMap<string, Error>): string =>
   `${silenceOf(members)}${members.size > 0 ? `: ${failuresText(members)}` : ""}`;
 
+/** On every host, nothing listens at the port. */
+const noneListens = (members: ReadonlyMap<string, Error>): boolean =>
+  members.size > 0 && [...members.values()].every(({ message }) => message.includes("ECONNREFUSED"));
+
 /** The failures of members as the `cause` of an error. */
-export const causeOf = (members: ReadonlyMap<string, Error>): AggregateError =>
-  new AggregateError([...members.values()], "every member that was tried failed");
+export function causeOf(members: ReadonlyMap<string, Error>): AggregateError {
+  const isShort = noneListens(members);
+  const cause = new AggregateError(
+    [...members.values()].map((error) => (isShort ? withoutStack(new Error(error.message)) : error)),
+    "every member that was tried failed",
+  );
+  return isShort ? withoutStack(cause) : cause;
+}
+
+/** Where no etcd runs, most often at the first try, forty lines of our stacks would hide the reason. */
+const withoutStack = <E extends Error>(error: E): E =>
+  Object.assign(error, { stack: `${error.name}: ${error.message}` });
 
 /** No member answered in time. Whether etcd executed the request is unknown; what it may have left is removed in the background. */
 export class EtcdUnavailableError extends LeaseholdError {
@@ -118,7 +132,8 @@ export class EtcdUnavailableError extends LeaseholdError {
   readonly #members: ReadonlyMap<string, Error>;
 
   constructor(what: string, members: ReadonlyMap<string, Error>) {
-    super(`${silenceOf(members)} (${what})${members.size > 0 ? `: ${failuresText(members)}` : ""}`, {
+    const reasons = members.size > 0 ? `: ${failuresText(members)}` : "";
+    super(`${silenceOf(members)} (${what})${reasons}${noneListens(members) ? ". Is etcd running?" : ""}`, {
       cause: causeOf(members),
     });
     this.#what = what;

@@ -41,7 +41,7 @@ export const observe = command({
   endsWithOutput: true,
   summary: "print every change of leader or value",
   help: [
-    'Prints the present leader of this election, then a line for every change: "leader", its fence and its value, or "no leader". It\n' +
+    'Prints the present leader of this election, then a line for every change: "leader", its fence and its value, or "no leader". It ' +
       "continues through outages of etcd, and ends on a signal with 128 plus its number, 130 for Ctrl-C. On a terminal, it cuts long " +
       "values.",
   ],

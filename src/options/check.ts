@@ -113,6 +113,10 @@ export function checkOptions(where: string, options: unknown, known: readonly st
   }
   for (const option of Object.keys(options)) {
     if (known.includes(option)) continue;
+    if (known.includes("session") && (SESSION_OPTIONS as readonly string[]).includes(option))
+      throw new TypeError(
+        `Unknown option ${option} of ${where}: it belongs inside session, { session: { ${option} } }`,
+      );
     const hint = didYouMean(suggestions(option, known));
     const list = known.length === 0 ? ": it takes none" : ` (known: ${known.join(", ")})`;
     throw new TypeError(`Unknown option ${printable(option)} of ${where}${hint}${list}`);

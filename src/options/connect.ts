@@ -63,7 +63,7 @@ function checkKeyPrefix(value: unknown): string {
   return value;
 }
 
-/** A logger: `console`, one of pino or winston, or any object with these methods. */
+/** A logger: `console`, which gets no lines of the level debug, one of pino or winston, or any object with these methods. */
 export interface Logger {
   debug?(line: string): unknown;
   info?(line: string): unknown;

@@ -70,13 +70,22 @@ export type LogFields = Omit<LogRecord, "level" | "message">;
 /** A line names several hosts with the reason of each, but no logger gets more than this of one event. */
 const MAX_LINE = 2000;
 
+/**
+ * Loggers have a level; a console, which alone has tables, prints whatever it gets. So it gets no lines for debugging, two for each lock,
+ * unless its methods are given as an object: `{ warn: console.warn, error: console.error, debug: console.debug }`.
+ */
+const isConsole = (logger: Logger): boolean => "table" in logger && "groupEnd" in logger;
+
+const takes = (logger: Logger, level: LogLevel): boolean =>
+  logger[level] !== undefined && !(level === "debug" && isConsole(logger));
+
 /** Writes lines to loggers. What a logger throws, or rejects with, is dropped: a log must not break what it describes. */
 class LogWriter {
   constructor(private readonly loggers: readonly (Logger | LogFunction)[]) {}
 
   /** Some logger takes lines of the level `debug`. */
   get debugs(): boolean {
-    return this.loggers.some((logger) => isLogFunction(logger) || logger.debug !== undefined);
+    return this.loggers.some((logger) => isLogFunction(logger) || takes(logger, "debug"));
   }
 
   write(level: LogLevel, text: string, about: LogFields): void {
@@ -84,7 +93,9 @@ class LogWriter {
     const line = `leasehold: ${message}`;
     for (const logger of this.loggers) {
       try {
-        const written = isLogFunction(logger) ? logger({ level, message, ...about }) : logger[level]?.(line);
+        const written = isLogFunction(logger)
+          ? logger({ level, message, ...about })
+          : takes(logger, level) && logger[level]?.(line);
         if (isPromise(written)) written.catch(() => undefined);
       } catch {
         // See above.

@@ -24,6 +24,10 @@ export const PACE_FLAGS = {
     value: "DURATION",
     text: "after a crash or a lost lease, the next holder waits so long beyond its end; default 0s",
   },
+  owner: {
+    value: "TEXT",
+    text: "who holds and waits, as others see it, at most 256 bytes; default HOST:PID",
+  },
 } as const;
 
 export const ENV_FLAG = {
@@ -66,14 +70,20 @@ export function paceOf(flags: {
 }
 
 const MAX_RELEASE_DELAY_MS = 3_600_000;
+const MAX_OWNER_BYTES = 256;
 
-/** The options of the session. @throws {CliError} if the delay is too long. */
+/** The options of the session. @throws {CliError} if the delay or the owner is too long. */
 export function sessionOf(
   { ttlSeconds }: Pace,
-  { "release-delay": text = "0s" }: { readonly "release-delay"?: string | undefined },
+  {
+    "release-delay": text = "0s",
+    owner,
+  }: { readonly "release-delay"?: string | undefined; readonly owner?: string | undefined },
 ): SessionOptions {
+  if (owner !== undefined && (owner === "" || Buffer.byteLength(owner) > MAX_OWNER_BYTES))
+    throw usageError(`--owner must be 1 to ${MAX_OWNER_BYTES} bytes, got ${JSON.stringify(owner)}`);
   const releaseDelayMs = parseDuration("release-delay", text);
-  if (releaseDelayMs <= MAX_RELEASE_DELAY_MS) return { ttlSeconds, releaseDelayMs };
+  if (releaseDelayMs <= MAX_RELEASE_DELAY_MS) return { ttlSeconds, releaseDelayMs, owner };
   throw usageError(`--release-delay must be at most 1h, got ${JSON.stringify(text)}`);
 }
 

@@ -143,7 +143,8 @@ function stateLine({ contact, revision, view, now }: Picture): Line {
   if (state === "silent") {
     const ago = formatDuration(Math.floor((now.monotonic - since) / 1000) * 1000);
     const old = revision === 0n ? "nothing was read yet" : `this is revision ${revision}`;
-    return { text: `ETCD DOES NOT ANSWER for ${ago}; ${old}. ${error?.message ?? ""}`, style: "alert" };
+    const forHow = ago === "0 ms" ? "" : ` for ${ago}`;
+    return { text: `ETCD DOES NOT ANSWER${forHow}; ${old}. ${error?.message ?? ""}`, style: "alert" };
   }
   if (view.isTyping) return { text: `filter: ${view.filter}_` };
   if (revision === 0n) return { text: "reading" };

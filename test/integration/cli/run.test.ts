@@ -3,7 +3,7 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import os from "node:os";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { connect, Mutex, RwLock, type Cluster } from "../../../src/index.js";
+import { connect, inspect, Mutex, RwLock, type Cluster } from "../../../src/index.js";
 import { placesOf } from "../../support/clients/server-view.js";
 import { startEtcd, type EtcdCluster } from "../../support/etcd/etcd.js";
 import { CLI, runCli, startCli } from "../../support/programs/cli.js";
@@ -117,6 +117,26 @@ describe("the environment of the command", () => {
     });
     expect(facts["LEASEHOLD_KEY"]).toContain(BigInt(`0x${facts["LEASEHOLD_LEASE"]}`).toString(16));
   });
+});
+
+test("--owner of run and lead is what others see, and one that is too long or empty is refused", async () => {
+  await using cluster = connect({ hosts: etcd.endpoints });
+  for (const command of ["run", "lead"]) {
+    const name = `owned/${command}`;
+    const holds = startCli([command, name, "--owner", "backup of web-3", "--", "sleep", "60"], {
+      endpoints: etcd.endpoints.join(","),
+    });
+    await expect
+      .poll(async () => (await inspect(cluster, name)).holders.map(({ owner, value }) => owner ?? value))
+      .toEqual(["backup of web-3"]);
+    holds.child.kill("SIGTERM");
+    await holds.ended;
+    const refused = ["", "x".repeat(257)].map((owner) =>
+      runCli([command, name, "--owner", owner, "--", "true"], { endpoints: etcd.endpoints.join(",") }),
+    );
+    for (const { code, stderr } of await Promise.all(refused))
+      expect([code, stderr]).toEqual([64, expect.stringContaining("--owner must be 1 to 256 bytes")]);
+  }
 });
 
 describe("the wait for the lock", () => {

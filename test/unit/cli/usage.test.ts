@@ -3,7 +3,7 @@ import { PassThrough } from "node:stream";
 import { expect, test } from "vitest";
 import { connectionOf, parse } from "../../../src/cli/arguments.js";
 import { cliErrorOf, EXIT } from "../../../src/cli/io.js";
-import { commandOf } from "../../../src/cli/commands.js";
+import { allCommands, commandOf } from "../../../src/cli/commands.js";
 
 /** Runs the command in this process, with standard input and output that are no terminal. */
 async function run(name: string, words: readonly string[]): Promise<unknown> {
@@ -64,4 +64,11 @@ test.each<readonly [line: string, message: string]>([
   const error = await run(name, words).then(() => undefined, cliErrorOf);
 
   expect(error).toMatchObject({ exitCode: EXIT.usage, message: expect.stringContaining(message) as string });
+});
+
+test("no paragraph of a help has lines of its own: the terminal decides where they break", async () => {
+  const texts = (await allCommands()).flatMap(({ name, help }) => help.map((text) => [name, text] as const));
+
+  expect(texts.length).toBeGreaterThan(20);
+  expect(texts.filter(([, text]) => text.includes("\n"))).toEqual([]);
 });

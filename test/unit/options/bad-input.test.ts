@@ -298,3 +298,12 @@ describe("the message about a value", () => {
     expect(message.length).toBeLessThan(400);
   });
 });
+
+test.each(["ttlSeconds", "owner", "releaseDelayMs"])(
+  "connect says of %s that it belongs inside session",
+  (option) => {
+    expect(() => connect({ hosts: "127.0.0.1:2379", [option]: 5 } as never)).toThrow(
+      `Unknown option ${option} of connect: it belongs inside session, { session: { ${option} } }`,
+    );
+  },
+);

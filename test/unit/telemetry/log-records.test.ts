@@ -1,8 +1,10 @@
+import { Console } from "node:console";
 import { readFileSync } from "node:fs";
+import { Writable } from "node:stream";
 import pino from "pino";
-import { afterEach, beforeEach, expect, test } from "vitest";
+import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { SessionLostError } from "../../../src/errors.js";
-import type { LogRecord } from "../../../src/index.js";
+import type { Logger, LogRecord } from "../../../src/index.js";
 import {
   callChannel,
   electionChannel,
@@ -41,6 +43,29 @@ test("a function gets what was lost as data, with the line as its message", () =
       message: `mutex "a" lost after 1.5 s: ${lost.message}`,
     },
   ]);
+});
+
+test("a console gets no lines for debugging, unless its methods are given as an object's", () => {
+  const written: string[] = [];
+  const write = (chunk: Buffer, _: string, done: () => void) => (written.push(String(chunk)), done());
+  const stream = new Writable({ write });
+  const terminal = new Console(stream, stream);
+  const { warn, error, debug } = terminal;
+  const publish = (logger: Logger): number => {
+    using other = new LogWorld(logger);
+    written.length = 0;
+    other.finish(other.begin(other.call("a")), { outcome: "granted", waitedMs: 1 });
+    for (const reason of ["released", "deleted"] as const)
+      holdEndChannel.publish({ ...lock(reason), hosts: other.hosts });
+    return written.length;
+  };
+
+  expect([publish(terminal), publish({ warn, error, debug })]).toEqual([1, 3]);
+  const debugOf = vi.spyOn(console, "debug").mockImplementation(() => undefined);
+  const errorOf = vi.spyOn(console, "error").mockImplementation(() => undefined);
+  publish(console);
+  expect([debugOf.mock.calls.length, errorOf.mock.calls.length]).toEqual([0, 1]);
+  vi.restoreAllMocks();
 });
 
 test("pino writes a record with its fields and its line", () => {

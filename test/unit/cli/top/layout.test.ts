@@ -112,6 +112,11 @@ describe("the screen", () => {
 
     expect(lines[1]).toMatchObject({ style: "alert" });
     expect(lines[1]!.text.trimEnd()).toBe("ETCD DOES NOT ANSWER for 12 s; this is revision 42. refused");
+    const begins = layout(pictureOf([], FIRST_VIEW, { contact: { ...contact, since: 99_900 } }), {
+      columns: 80,
+      rows: 24,
+    });
+    expect(begins[1]!.text.trimEnd()).toBe("ETCD DOES NOT ANSWER; this is revision 42. refused");
   });
 
   test("shows a queue with its ranks, and says of an end only what is known", () => {

@@ -1,8 +1,9 @@
 import { type Cluster, EtcdRefusedError, LeaseholdError } from "../../index.js";
 import { parseEntryKey } from "../../keys.js";
 import { readPages } from "../../queue/contenders.js";
+import { pathIn } from "../../view/board-queues.js";
 import { ask } from "../../view/inspect.js";
-import { pathIn, prefixRange } from "../../view/list.js";
+import { prefixRange } from "../../view/list.js";
 import { type Exam, excerpt, type Finding, ok, skip, warn } from "./exam.js";
 
 /** etcd may have millions of keys that are no locks. */

@@ -42,6 +42,9 @@ function problemOf(text: string): string | undefined {
   }
   if (!/[\r\n]/.test(text.trim()) && text.includes("\\n"))
     return 'text whose line breaks are "\\n", two characters each: replace them by line feeds';
+  // OpenSSL reads a bundle up to the first block that it cannot read, and trusts the rest no more.
+  const [begun, ended] = ["BEGIN", "END"].map((line) => text.split(`-----${line} `).length - 1);
+  if (begun !== ended) return `${begun} blocks of which ${ended} end, as in a file that is half written`;
   return undefined;
 }
 
@@ -345,12 +348,15 @@ function checkCredentials(value: unknown, hosts: readonly string[]): CheckedConn
   if (hosts.some((host) => !/^(https|srv):/.test(host))) {
     throw rangeError("hosts", "https:// when credentials are given", hosts.join(", "));
   }
-  let given: unknown;
+  /** Names and values: the same object may have other ones than before. */
+  let given: readonly unknown[] = [];
   let checked: CheckedCredentials | undefined;
   const read = (): CheckedCredentials => {
     const now: unknown = isFunction ? (value as () => unknown)() : value;
-    if (checked === undefined || now !== given) checked = checkCertificates(now, isFunction);
-    given = now;
+    const fields: readonly unknown[] = Object.entries((now ?? {})).flat();
+    const isSame = fields.length === given.length && fields.every((field, n) => field === given[n]);
+    if (checked === undefined || !isSame) checked = checkCertificates(now, isFunction);
+    given = fields;
     return checked;
   };
   read();

@@ -13,6 +13,12 @@ const HOSTS = ["https://a:2379"];
 const [old, fresh] = ["old", "new"].map((name) => ({ rootCertificate: makeAuthority(name).certificate }));
 const [one, other] = ["a client", "another one"].map((name) => makeAuthority("one").issue(name));
 
+/** Two authorities, the second of which is not written to its end. */
+const half = [old, fresh]
+  .map((each) => each!.rootCertificate.toString())
+  .join("\n")
+  .slice(0, -100);
+
 /** What the function of the user does next. */
 let next: () => unknown;
 const reading = () => {
@@ -38,6 +44,22 @@ describe("a function as credentials", () => {
 
     expect(credentials.current).toEqual(fresh);
     expect(told).toEqual([]);
+  });
+
+  test("may return the same object with other certificates in it", () => {
+    const same: Record<string, unknown> = { ...old };
+    next = () => same;
+    const credentials = reading();
+    expect(credentials.current).toEqual(old);
+
+    Object.assign(same, fresh);
+    expect(credentials.current).toEqual(fresh);
+    Object.assign(same, { rootCertificate: "half a" });
+    expect(credentials.current).toEqual(fresh);
+    same["rootCertificate"] = fresh!.rootCertificate;
+    expect(credentials.current).toEqual(fresh);
+
+    expect(told).toEqual([expect.stringContaining("to be PEM text"), undefined]);
   });
 
   test("runs in the context of no call: the connection, which may serve all of them, belongs to none", () => {
@@ -67,6 +89,7 @@ describe("a function as credentials", () => {
       () => ({ ...old, certChain: one!.certificate, privateKey: other!.key }),
       "to be a certificate and its key",
     ],
+    ["returns a bundle that is half written", () => ({ rootCertificate: half }), "2 blocks of which 1 end"],
     ["returns a promise", () => Promise.resolve(fresh), "Expected credentials() to be an object"],
     ["returns nothing", () => undefined, "Expected credentials() to be an object"],
   ])("that %s leaves the last ones in use, and says so once", (_, returned, said) => {

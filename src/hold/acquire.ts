@@ -28,6 +28,9 @@ const PROBE_MS = 500;
 /** A read that has waited so long, and several times as long as the last answer took, counts as unanswered. */
 const UNANSWERED_MS = 400;
 const ROUND_TRIPS = 3;
+/** With a disk and a new connection, an etcd that is in order may need as long for an answer. */
+const SHORT_MS = 50;
+const TOO_SHORT = "etcd had no time to answer";
 const REJOINING = "its session had ended, and the next one was not used yet";
 /** The wait for etcd of a call that does not wait for its turn. */
 const TRY_TIMEOUT_MS = 5000;
@@ -92,7 +95,8 @@ export async function acquire<Target extends AcquireTarget, T, R>(
       return by.made(granted, target, lease);
     } catch (error) {
       repetition ??= new Repetition(target, wait, by.tried !== undefined);
-      if (!repetition.mayFollow(error, lease, waiter?.joined)) throw withCallersStack(error);
+      if (!repetition.mayFollow(error, lease, waiter?.joined))
+        throw withCallersStack(repetition.atLimit(error));
       waiter = undefined;
       await repetition.pause(error, lease, left());
     }
@@ -188,9 +192,19 @@ class Repetition {
     return unanswered || this.#failures > 1 ? this.#backoff.nextMs() : 0;
   }
 
+  /** A limit that is too short for an answer says nothing about etcd: unless attempts have failed, it is only a timeout. */
+  atLimit(error: unknown): unknown {
+    const { timeoutMs = Infinity } = this.wait;
+    const { failing, roundTripMs } = this.target.source.services.client.hosts;
+    const shortMs = Math.max(SHORT_MS, Math.min(UNANSWERED_MS, ROUND_TRIPS * roundTripMs));
+    if (this.tries || !(error instanceof EtcdUnavailableError) || failing || timeoutMs > shortMs)
+      return error;
+    return new LockTimeoutError(this.target.name, timeoutMs, undefined, undefined, TOO_SHORT);
+  }
+
   /** The error for the caller when the time limit ends before the call has begun again after `error`. */
   #overdue(error: unknown): unknown {
-    if (this.tries || error instanceof EtcdUnavailableError) return error;
+    if (this.tries || error instanceof EtcdUnavailableError) return this.atLimit(error);
     const { timeoutMs = 0 } = this.wait;
     const { hosts } = this.target.source.services.client;
     if (hosts.failing || !this.#hadPlace)
@@ -243,6 +257,7 @@ class HolderProbe {
   #sentAt: number | undefined;
   #ahead: Ahead | undefined;
   #failure: unknown;
+  #over = false;
   readonly #timer: Timer;
 
   constructor(
@@ -255,6 +270,7 @@ class HolderProbe {
   }
 
   cancel(): void {
+    this.#over = true;
     this.#timer.cancel();
   }
 
@@ -316,7 +332,10 @@ class HolderProbe {
   async #read(probeMs: number): Promise<void> {
     const { services } = this.lease;
     const { name, revision } = this.waiter.waitingFor;
-    const policy = { ...this.lease.policy("read the queue"), giveUpMs: probeMs, attemptMs: probeMs };
+    // Not as short as the limit of the call may be: that would blame a member that is in order, and leave it.
+    const giveUpMs = Math.max(probeMs, UNANSWERED_MS);
+    const again = (): boolean => !this.#over;
+    const policy = { ...this.lease.policy("read the queue"), giveUpMs, attemptMs: giveUpMs, again };
     this.#name = name;
     this.#sentAt = services.clock.monotonic();
     try {

@@ -7,6 +7,7 @@ import {
   SessionClosedError,
   SessionLostError,
 } from "../../../src/errors.js";
+import { UnansweredError } from "../../../src/etcd/port.js";
 import { acquire, type Acquirer } from "../../../src/hold/acquire.js";
 import type { AcquireTarget } from "../../../src/hold/events.js";
 import type { CheckedWait } from "../../../src/options/check.js";
@@ -181,7 +182,9 @@ describe("in the pause before it begins again, a call", () => {
   });
 
   test("rejects when its time limit ends, and does not begin again", async () => {
-    const { clock, begins, end, published } = await scene({ ...PAUSING, wait: { timeoutMs: 25 } });
+    const { clock, begins, end, published, cluster } = await scene({ ...PAUSING, wait: { timeoutMs: 25 } });
+    // Otherwise a limit that is as short says nothing about etcd.
+    cluster.client.hosts.unanswered("a:1", new UnansweredError("silent"));
     await clock.pass(24);
     expect(end()).toBe("pending");
     await clock.pass(1);

@@ -40,6 +40,9 @@ export const plainLease = (randomId: bigint): bigint => BigInt.asUintN(62, rando
 export const isDelayed = (leaseId: bigint): boolean =>
   leaseId >> 62n === 1n && delayLeaseOf(leaseId) !== leaseId;
 
+/** Whether this library has made the lease as a delay lease, if it has made it at all. */
+export const isDelayLease = (leaseId: bigint): boolean => leaseId >> 62n === 1n && leaseId % 2n === 1n;
+
 /** The last part of a key: such a lease, and the number of the entry. What is before that may have any form. */
 const LEASE_PART = /^(.*\/[4-7][0-9a-f]{14})([0-9a-f])(-[1-9]\d*)?$/s;
 

@@ -1,7 +1,7 @@
 import type { Contender } from "../contender.js";
 import type { KeyValue } from "../etcd/port.js";
 import { compactKey, keyText } from "../etcd/watch.js";
-import { delayedBy, parseEntryValue } from "../keys.js";
+import { delayedBy, isDelayLease, parseEntryValue } from "../keys.js";
 
 /** What made the queue of a name, as far as its keys and values show. */
 export type QueueKind = "mutex" | "rwlock" | "semaphore" | "election" | "unknown";
@@ -69,7 +69,7 @@ export class SeenEntry {
 
   /** It is the delay key of an entry of this library. Alone, without the entry, it shows that the client of that has died. */
   get isDelay(): boolean {
-    return this.#isOurs && delayedBy(keyText(this.bytes)) !== undefined;
+    return this.#isOurs && isDelayLease(this.leaseId);
   }
 
   /** With U+FFFD in the place of bytes that are no text. */

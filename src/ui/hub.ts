@@ -5,6 +5,7 @@ import { inOwnContext } from "../util/own-context.js";
 import { encodeEvent, EventStream } from "./event-stream.js";
 import { Overview, Rows } from "./overview.js";
 import type { DetailMessage, Person } from "./protocol.js";
+import { isDelayLease } from "../view/board.js";
 import { type BoardSetting, BoardSource, shortKey } from "./source.js";
 
 /** The most that one page object has. Each open tab has one stream, or two while it shows a queue. */
@@ -165,10 +166,20 @@ class Detail {
     const { name } = this;
     const now = this.reading.clock.date().getTime();
     const { rows } = this.reading;
+    const { countedSince } = rows;
     const [history, perMinute] = [rows.history(name), rows.perMinute(name)];
     const { state, value } = typeof found === "string" ? { state: EMPTY, value: undefined } : found;
     return {
-      ...{ now, name, history, perMinute, kind: state.kind, total: state.total, value: value ?? null },
+      ...{
+        now,
+        name,
+        history,
+        perMinute,
+        countedSince,
+        kind: state.kind,
+        total: state.total,
+        value: value ?? null,
+      },
       holders: state.holders.map(personOf),
       waiters: state.waiters.map(personOf),
       problem: typeof found === "string" ? found : null,
@@ -183,4 +194,5 @@ const personOf = ({ key, owner, value, revision, leaseId, since, ttlRemainingMs 
   lease: leaseId.toString(16),
   since: since?.getTime() ?? null,
   ttlMs: ttlRemainingMs ?? null,
+  isDelay: owner !== undefined && isDelayLease(leaseId),
 });

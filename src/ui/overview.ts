@@ -62,7 +62,8 @@ class History {
 
   /** The present holders. @param nowMs time of day */
   update(holders: QueueView["holders"], nowMs: number): void {
-    const present = new Map(holders.map((holder) => [String(holder.revision), holder]));
+    const alive = holders.filter(({ isDelay }) => !isDelay);
+    const present = new Map(alive.map((holder) => [String(holder.revision), holder]));
     for (const hold of this.#holds) {
       if (hold.to === null && !present.delete(hold.revision)) this.#end(hold, nowMs);
     }
@@ -120,6 +121,10 @@ export class Rows {
   /** Until the first state has come: nobody saw these holds begin. */
   #isFirst = true;
   #problem: string | null = "connecting to etcd";
+  /** When etcd has answered last, in monotonic milliseconds; undefined: never. */
+  answered: () => number | undefined = () => undefined;
+  /** Since when hand-overs are counted: milliseconds since 1970. */
+  readonly countedSince: number;
   /** Of all names. */
   readonly #handOvers = new HandOvers();
 
@@ -127,7 +132,16 @@ export class Rows {
   constructor(
     private readonly clock: Clock,
     private readonly onChange: (name: string | undefined) => void,
-  ) {}
+  ) {
+    this.countedSince = clock.date().getTime();
+  }
+
+  /** The time of day of etcd's last answer: what is shown is as old as that. */
+  get answeredAt(): number {
+    const now = this.clock.date().getTime();
+    const at = this.answered();
+    return at === undefined ? this.countedSince : now - Math.round(this.clock.monotonic() - at);
+  }
 
   get problemText(): string | null {
     return this.#problem;
@@ -219,8 +233,9 @@ export class Rows {
 
 function rowOf({ name, kind, holders, waiters }: QueueView, history: History): Row {
   const [first] = holders;
+  const isDelay = first?.isDelay ?? false;
   return {
-    ...{ name, kind, holders: holders.length, waiters, losses: history.losses },
+    ...{ name, kind, holders: holders.length, waiters, losses: history.losses, isDelay },
     holder: first ? (first.owner ?? first.value ?? first.key) : null,
     since: (first && (history.sinceOf(first.revision) ?? first.since?.getTime())) ?? null,
   };
@@ -394,7 +409,9 @@ export class Overview {
     const problem = this.rows.problemText;
     Object.assign(reader, { got, problem, handOvers: this.rows.handOvers });
     const perMinute = this.rows.perMinute();
-    const head = { now: clock.date().getTime(), problem, more: got < goal, perMinute };
+    const { answeredAt, countedSince } = this.rows;
+    const now = clock.date().getTime();
+    const head = { now, problem, answeredAt, countedSince, more: got < goal, perMinute };
     if (isFirst) stream.send("full", withRows({ ...head, prefix, hosts: cluster.hosts, release }, rows));
     else stream.send("change", withRows({ ...head, gone }, rows));
     if (stream.ready) this.#goOn(reader);

@@ -12,6 +12,8 @@ export interface Row {
   readonly waiters: number;
   /** Holds that ended with their lease, since the server looks. */
   readonly losses: number;
+  /** The client of the holder has died: nobody holds, and the next one waits for the rest of `releaseDelayMs`. */
+  readonly isDelay: boolean;
 }
 
 /** Hand-overs in each of the last minutes, up to that of `now`: at most an hour, and none from before the server looked. */
@@ -29,6 +31,10 @@ export interface FullMessage {
   readonly release: boolean;
   /** Why the rows may be old; null: they are not. */
   readonly problem: string | null;
+  /** When etcd has answered last: what is shown is as old as that. */
+  readonly answeredAt: number;
+  /** Since when hand-overs are counted. */
+  readonly countedSince: number;
   readonly perMinute: PerMinute;
   readonly rows: readonly Row[];
 }
@@ -39,6 +45,10 @@ export interface ChangeMessage {
   /** The rest follows at once. */
   readonly more: boolean;
   readonly problem: string | null;
+  /** When etcd has answered last: what is shown is as old as that. */
+  readonly answeredAt: number;
+  /** Since when hand-overs are counted. */
+  readonly countedSince: number;
   readonly perMinute: PerMinute;
   readonly rows: readonly Row[];
   readonly gone: readonly string[];
@@ -55,6 +65,8 @@ export interface Person {
   /** When it joined the queue, by its own clock. */
   readonly since: number | null;
   readonly ttlMs: number | null;
+  /** Of a holder: its client has died, and this is left of `releaseDelayMs`. */
+  readonly isDelay: boolean;
 }
 
 /** How a hold ended. */
@@ -86,6 +98,7 @@ export interface DetailMessage {
   /** The oldest first. */
   readonly history: readonly Past[];
   readonly perMinute: PerMinute;
+  readonly countedSince: number;
   readonly problem: string | null;
 }
 

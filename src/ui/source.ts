@@ -1,6 +1,7 @@
 import { type Cluster, type Contender, LeaseholdError, type QueueKind } from "../index.js";
 import type { Clock, Timer } from "../util/clock.js";
 import type { Board, BoardDoor, BoardEvent } from "../view/board.js";
+import { type Ask, type Contact, ContactCheck } from "../view/contact.js";
 import type { Rows } from "./overview.js";
 
 /** In UTF-16 code units. The keys of this library have at most 1,400 bytes; another client's can be as long as a request. */
@@ -18,7 +19,10 @@ export interface QueueView {
   readonly name: string;
   readonly kind: QueueKind;
   /** Their keys as `shortKey` cuts them. */
-  readonly holders: readonly Pick<Contender, "key" | "owner" | "since" | "revision" | "value">[];
+  readonly holders: readonly (Pick<Contender, "key" | "owner" | "since" | "revision" | "value"> & {
+    /** Its client has died: what is left is the delay until the next one may hold. */
+    readonly isDelay?: boolean;
+  })[];
   readonly waiters: number;
   /** All that the board has counted under this name. Undefined: nobody is in the queue now. */
   readonly grants: number | undefined;
@@ -31,7 +35,7 @@ export interface Ending {
   readonly end: "released" | "lease ended";
 }
 
-/** How often to check whether etcd answers. */
+/** How often to look whether a board is to be opened again. */
 const CHECK_MS = 2000;
 /** A board that has failed is opened again after 2 s, and then after pauses that double: to fail may take 200 reads. */
 const MAX_REOPEN_MS = 300_000;
@@ -52,6 +56,7 @@ export interface BoardSetting {
 /** Keeps the rows up to date with all queues under a prefix, until it is closed: one board, opened again when it has failed. */
 export class BoardSource {
   #board: Board | undefined;
+  #contact: ContactCheck | undefined;
   #timer: Timer | undefined;
   #failure: string | undefined;
   #reopenMs = CHECK_MS;
@@ -77,15 +82,20 @@ export class BoardSource {
     this.#closed = true;
     this.#timer?.cancel();
     this.#next?.cancel();
+    this.#contact?.stop();
     this.#board?.stop();
   }
 
   #open(): void {
-    const { door, prefix } = this.setting;
-    this.#board = door.open(prefix, {
+    const { door, prefix, clock } = this.setting;
+    const board = door.open(prefix, {
       changed: (names) => this.#changed(names),
       failed: (error) => this.#failed(error),
     });
+    this.#board = board;
+    const ask: Ask = (timeoutMs, signal) => board.ask(timeoutMs, signal);
+    this.#contact = new ContactCheck(clock, ask, (contact) => this.#heard(contact));
+    this.rows.answered = () => this.#contact?.contact.since;
   }
 
   #failed(error: Error): void {
@@ -96,26 +106,25 @@ export class BoardSource {
     this.#known = new Set(this.#board?.names());
     this.#board = undefined;
     this.#pending.clear();
+    this.#contact?.stop();
     this.#failure = message;
     this.rows.problem(message);
   }
 
-  /** Reports an outage and its end. */
+  /** Opens a board that has failed again. */
   #check(): void {
     this.#timer = this.setting.clock.after(CHECK_MS, () => {
       this.#check();
-      if (this.#board === undefined) {
-        if (this.setting.clock.monotonic() >= this.#reopenAt) this.#open();
-        return;
-      }
-      if (this.#board.revision === 0n && this.#failure !== undefined) return;
-      const { members } = this.setting.cluster.health();
-      // Between two attempts no member is in use.
-      const none = members.every(({ ok }) => !ok) ? members[0] : undefined;
-      const failed = members.find(({ inUse, error }) => inUse && error) ?? none;
-      if (failed !== undefined) this.rows.problem(`etcd does not answer: ${failed.error}`);
-      else if (this.#board.revision > 0n) this.rows.problem(undefined);
+      if (this.#board === undefined && this.setting.clock.monotonic() >= this.#reopenAt) this.#open();
     });
+  }
+
+  /** Reports an outage and its end. */
+  #heard({ error }: Contact): void {
+    const { members } = this.setting.cluster.health();
+    const failed = members.find(({ inUse, error }) => inUse && error) ?? members.find((each) => each.error);
+    if (error) this.rows.problem(`etcd does not answer: ${failed?.error ?? error.message}`);
+    else if (this.#failure === undefined && (this.#board?.revision ?? 0n) > 0n) this.rows.problem(undefined);
   }
 
   #changed(names: ReadonlySet<string>): void {
@@ -178,8 +187,9 @@ export class BoardSource {
 function viewOf(board: Board, name: string): QueueView {
   const queue = board.queue(name);
   if (queue === undefined) return { name, kind: "unknown", holders: [], waiters: 0, grants: undefined };
-  const holders = queue.holders.map(({ createRevision: revision, key, owner, since, value }) => ({
-    ...{ revision, key: shortKey(key), owner, since, value },
-  }));
+  const holders = queue.holders.map((entry) => {
+    const { createRevision: revision, key, owner, since, value, isDelay } = entry;
+    return { revision, key: shortKey(key), owner, since, value, isDelay };
+  });
   return { name, kind: queue.kind, holders, waiters: queue.waiterCount, grants: queue.grants };
 }

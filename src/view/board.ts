@@ -1,3 +1,4 @@
+import { EtcdUnavailableError } from "../errors.js";
 import { pathOf } from "../keys.js";
 import { checkPrefix } from "../options/check.js";
 import { remainingTtls } from "../queue/contenders.js";
@@ -7,6 +8,7 @@ import { type EtcdServices } from "../session/connection.js";
 import type { Timer } from "../util/clock.js";
 import { Intake, Queues } from "./board-queues.js";
 import type { BoardEvent, BoardQueue } from "./live-queue.js";
+import { askBy } from "./inspect.js";
 import { prefixRange } from "./list.js";
 import { type QueueChange, QueueWatch } from "./queue-watch.js";
 
@@ -21,6 +23,7 @@ export class TooManyKeysError extends Error {
   }
 }
 
+export { isDelayLease } from "../keys.js";
 export type { BoardEvent, BoardQueue } from "./live-queue.js";
 
 /** Receives what a `Board` finds. It is never called before `Board.open()` has returned, nor after `stop()`. */
@@ -114,6 +117,20 @@ export class Board {
   /** How often an entry became a holder since the board began, under any name. */
   get handOvers(): number {
     return this.#queues.grants;
+  }
+
+  /** Reads one key: resolves with why etcd has not answered, and with undefined if it has, also if it refuses. */
+  async ask(timeoutMs: number, signal: AbortSignal): Promise<Error | undefined> {
+    const wait = { timeoutMs, signal };
+    const range = { ...prefixRange(pathOf(this.services, this.prefix)), limit: 1, keysOnly: true };
+    try {
+      await askBy(this.services, { what: "read a key", wait }, ({ services, policy }) =>
+        services.client.range(range, policy),
+      );
+      return undefined;
+    } catch (error) {
+      return error instanceof EtcdUnavailableError ? error : undefined;
+    }
   }
 
   stop(): void {

@@ -132,12 +132,18 @@ interface Question {
  * Runs a call that needs no session. After its time limit, on abort and when the cluster is closed, it sends no further
  * request. @throws EtcdUnavailableError | EtcdRefusedError | SessionClosedError
  */
-export async function ask<T>(
+export const ask = <T>(
   cluster: object,
+  question: Question,
+  call: (asking: Asking) => Promise<T>,
+): Promise<T> => askBy(servicesOf(cluster), question, call);
+
+/** The same, without the cluster. */
+export async function askBy<T>(
+  services: EtcdServices,
   { what, wait }: Question,
   call: (asking: Asking) => Promise<T>,
 ): Promise<T> {
-  const services = servicesOf(cluster);
   const { aborts, closed, client } = services;
   closed.throwIfAborted();
   const { signal, timeoutMs = TIMEOUT_MS } = wait;

@@ -63,7 +63,7 @@ export const older = ({ entry: a, text: one }: Place, { entry: b, text: other }:
 /** The queue of a name now. The object changes with the queue; the arrays do not. */
 export type BoardQueue = Pick<
   LiveQueue,
-  "name" | "kind" | "holders" | "waiters" | "waiterCount" | "holderCount" | "grants" | "grantedAt" | "isDelay"
+  "name" | "kind" | "holders" | "waiters" | "waiterCount" | "holderCount" | "grants" | "grantedAt"
 >;
 
 /** What a change has made of the holders of a queue. */
@@ -185,11 +185,6 @@ export class LiveQueue {
   grantedAt(holder: SeenEntry): number | undefined {
     const place = this.#inOrder.find(({ entry }) => entry === holder);
     return place && this.#holding.get(place);
-  }
-
-  /** Whether the client of this holder has died: what is left is the delay until the next one may hold. */
-  isDelay(holder: SeenEntry): boolean {
-    return this.#inOrder.some(({ entry, isDelay }) => isDelay && entry === holder);
   }
 
   /** Those that are not gone, in order. */

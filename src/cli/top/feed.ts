@@ -1,58 +1,8 @@
-import { type Cluster, EtcdUnavailableError, list } from "../../index.js";
+import type { Cluster } from "../../index.js";
 import type { Clock, Timer } from "../../util/clock.js";
 import { Board, TooManyKeysError } from "../../view/board.js";
+import { type Ask, type Contact, ContactCheck } from "../../view/contact.js";
 import { CliError, EXIT, type Io } from "../io.js";
-
-/** Whether etcd answers. */
-export interface Contact {
-  readonly state: "not yet" | "answers" | "silent";
-  /** Monotonic milliseconds. */
-  readonly since: number;
-  readonly error: Error | undefined;
-}
-
-const INTERVAL_MS = 1000;
-const TIMEOUT_MS = 2000;
-
-/** Asks etcd every second: a watch without events looks the same as a dead one. */
-class ContactCheck {
-  contact: Contact;
-  #timer: Timer | undefined;
-  readonly #stopped = new AbortController();
-
-  constructor(
-    private readonly asked: { readonly cluster: Cluster; readonly prefix: string; readonly clock: Clock },
-    private readonly changed: (contact: Contact) => void,
-  ) {
-    this.contact = { state: "not yet", since: asked.clock.monotonic(), error: undefined };
-    this.#ask();
-  }
-
-  stop(): void {
-    this.#stopped.abort();
-    this.#timer?.cancel();
-  }
-
-  #ask(): void {
-    const { cluster, prefix } = this.asked;
-    const options = { limit: 1, timeoutMs: TIMEOUT_MS, signal: this.#stopped.signal };
-    void list(cluster, prefix, options).then(
-      () => this.#answered("answers"),
-      // What etcd rejects fails the board too.
-      (error: unknown) =>
-        error instanceof EtcdUnavailableError ? this.#answered("silent", error) : this.#answered("answers"),
-    );
-  }
-
-  #answered(state: Contact["state"], error?: Error): void {
-    if (this.#stopped.signal.aborted) return;
-    const { clock } = this.asked;
-    this.#timer = clock.after(INTERVAL_MS, () => this.#ask());
-    if (state === this.contact.state) return;
-    this.contact = { state, since: clock.monotonic(), error };
-    this.changed(this.contact);
-  }
-}
 
 export interface FeedSettings {
   readonly cluster: Cluster;
@@ -102,7 +52,8 @@ export class Feed {
       this.request(intervalMs);
     });
     this.board = Board.open(cluster, prefix, { changed, failed: (error) => this.fail(error) });
-    this.#check = new ContactCheck({ cluster, prefix, clock }, (contact) => {
+    const ask: Ask = (timeoutMs, signal) => this.board.ask(timeoutMs, signal);
+    this.#check = new ContactCheck(clock, ask, (contact) => {
       this.guard(() => view.contact(contact))();
       this.request(intervalMs);
     });

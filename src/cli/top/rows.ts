@@ -178,7 +178,7 @@ export function tableOf(queues: Iterable<BoardQueue>, { sort, filter, rates, now
   let [locks, holding, waiting] = [0, 0, 0];
   for (const queue of queues) {
     locks++;
-    holding += queue.holders.length;
+    holding += queue.holderCount;
     waiting += queue.waiterCount;
     if (wanted !== "" && !queue.name.toLowerCase().includes(wanted)) continue;
     const rate = rates.perSecond(queue.name, now.monotonic);
@@ -210,8 +210,9 @@ export const heldText = (held: Held | undefined): string =>
 export const labelOf = ({ owner, value, key }: SeenEntry): string => owner ?? value ?? key;
 
 /** The first holder, and how many hold besides it. */
-export function holderText({ holders }: BoardQueue): string {
-  const [first] = holders;
+export function holderText(queue: BoardQueue): string {
+  const [first] = queue.holders;
   if (first === undefined) return "-";
-  return holders.length === 1 ? labelOf(first) : `${labelOf(first)} +${holders.length - 1}`;
+  const label = first.isDelay ? `(died) ${labelOf(first)}` : labelOf(first);
+  return queue.holderCount === 1 ? label : `${label} +${queue.holderCount - 1}`;
 }

@@ -1,8 +1,8 @@
 import type { SeenEntry } from "../../queue/seen-entry.js";
 import type { BoardEvent, BoardQueue } from "../../view/board.js";
+import type { Contact } from "../../view/contact.js";
 import { formatDuration } from "../command.js";
 import { cut, fit } from "../io.js";
-import type { Contact } from "./feed.js";
 import {
   heldBy,
   heldText,
@@ -47,9 +47,11 @@ function entryMakers({ queue }: QueuePicture, now: Now, size: Size): readonly Ma
   if (queue === undefined) return [() => ({ text: "  nobody holds it, and nobody waits" })];
   const { holders, waiters } = queue;
   return [
-    ...holders.map((entry): Maker => () => ({
-      text: entryText(`holds ${heldText(heldBy(entry, queue, now))}`, entry, size.columns),
-    })),
+    ...holders.map((entry): Maker => () => {
+      // Nobody renews its lease any more: board and etcd's keys do not tell when that ends.
+      const state = entry.isDelay ? "died, its delay" : `holds ${heldText(heldBy(entry, queue, now))}`;
+      return { text: entryText(state, entry, size.columns) };
+    }),
     ...waiters.map((entry, n): Maker => () => ({
       text: entryText(`${n + 1}. ${waitText(entry, now)}`, entry, size.columns),
     })),

@@ -8,10 +8,11 @@
 import { emitKeypressEvents } from "node:readline";
 import { systemClock } from "../../util/clock.js";
 import type { Board, BoardQueue } from "../../view/board.js";
+import type { Contact } from "../../view/contact.js";
 import { command, parseDuration } from "../command.js";
 import { EXIT, json, tableFor, usageError, contenderJson } from "../io.js";
 import type { ContactJson, LocksJson } from "../json-types.js";
-import { type Contact, Feed, type FeedSettings, type FeedView } from "./feed.js";
+import { Feed, type FeedSettings, type FeedView } from "./feed.js";
 import {
   FIRST_VIEW,
   heldText,

@@ -64,7 +64,15 @@ export class Detail {
     const row = this.store.rows.get(name);
     const blank = { now: this.store.now(), name, kind: row?.kind ?? "unknown", problem: null, value: null };
     const total = row ?? { holders: 0, waiters: 0 };
-    this.#show({ ...blank, holders: [], waiters: [], total, history: [], perMinute: [] });
+    this.#show({
+      ...blank,
+      holders: [],
+      waiters: [],
+      total,
+      history: [],
+      perMinute: [],
+      countedSince: this.store.handOvers.countedSince,
+    });
     this.#title.focus();
     this.#connection = new Connection(
       `events?queue=${encodeURIComponent(name)}`,
@@ -109,13 +117,17 @@ export class Detail {
     showPast(this.#past, history, now);
   }
 
-  #showHeadings({ kind, total, waiters }: DetailMessage, shownWaiters: number): void {
+  #showHeadings({ kind, total, holders, waiters }: DetailMessage, shownWaiters: number): void {
     const words = kind === "election" ? ELECTION : LOCK;
     setText(
       this.#sub,
       `${kindOf(kind)} · ${count(total.holders, "holder")}, ${count(total.waiters, "waiter")}`,
     );
-    setText(this.#heading, total.holders === 0 ? words.free : words.holds);
+    const [first] = holders;
+    setText(
+      this.#heading,
+      total.holders === 0 ? words.free : first?.isDelay ? "Its holder has died" : words.holds,
+    );
     setText(this.#waiting, total.waiters === 0 ? "Nobody waits" : words.waits);
     const hidden = total.waiters - shownWaiters;
     setText(this.#more, hidden > 0 && waiters.length > 0 ? `and ${number(hidden)} more` : "");

@@ -72,6 +72,9 @@ function showState(): void {
   setText(byId("link"), texts[state]);
   setAttribute(byId("link"), "data-state", state);
   document.body.classList.toggle("old", state !== "live");
+  const title =
+    state === "live" ? table.title : `${state === "stale" ? "Stale" : "Connection lost"} · ${table.title}`;
+  if (document.title !== title) document.title = title;
 }
 
 listenForRelease();

@@ -103,13 +103,15 @@ class Holder extends PersonItem {
     const since = scene.heldSince(person) ?? person.since;
     const age = since === null ? "" : `for ${duration(now - since)} · `;
     // A permit has no fence: several have it at once.
-    setText(this.facts, message.kind === "semaphore" ? age.slice(0, -3) : `${age}fence ${person.revision}`);
+    const facts = message.kind === "semaphore" ? age.slice(0, -3) : `${age}fence ${person.revision}`;
+    setText(this.facts, person.isDelay ? "has died, and no other may hold yet" : facts);
     this.#lease.hidden = person.ttlMs === null;
     const leftMs = Math.max(0, (person.ttlMs ?? 0) - (now - message.now));
     this.#mostMs = Math.max(this.#mostMs, person.ttlMs ?? 0, 1);
     this.#bar.style.width = `${Math.min(100, (100 * leftMs) / this.#mostMs)}%`;
     setAttribute(this.#track, "data-low", leftMs < this.#mostMs / 4 ? "yes" : "no");
-    setText(this.#left, `${Math.ceil(leftMs / 1000)} s of lease left`);
+    const left = `${Math.ceil(leftMs / 1000)} s`;
+    setText(this.#left, person.isDelay ? `free in ${left}` : `${left} of lease left`);
   }
 }
 

@@ -1,4 +1,13 @@
-import type { ChangeMessage, FullMessage, PerMinute, Row } from "../protocol.js";
+import type { ChangeMessage, FullMessage, Row } from "../protocol.js";
+
+/** Hand-overs by the minute, as a message has them. */
+export interface Counts {
+  /** Up to the minute of `now`, which is the last one. */
+  readonly perMinute: readonly number[];
+  readonly now: number;
+  /** Since when the server counts. */
+  readonly countedSince: number;
+}
 
 /** The latest rows, and the time of the server. */
 export class Store {
@@ -6,10 +15,10 @@ export class Store {
   mayRelease = false;
   prefix = "";
   problem: string | null = null;
-  /** The time of the last state without a problem, by the clock of the server. */
+  /** When etcd has answered last, by the clock of the server, as far as the last message knew. */
   goodAt = Date.now();
   hosts: readonly string[] = [];
-  handOvers: { readonly perMinute: PerMinute; readonly now: number } = { perMinute: [], now: 0 };
+  handOvers: Counts = { perMinute: [], now: 0, countedSince: 0 };
   /** Whether the first state has come. */
   isFilled = false;
   #aheadMs = 0;
@@ -32,12 +41,13 @@ export class Store {
     return Date.now() + this.#aheadMs;
   }
 
-  #take({ now, rows, problem, more, perMinute }: Omit<ChangeMessage, "gone">): void {
+  #take(message: Omit<ChangeMessage, "gone">): void {
+    const { now, rows, problem, more, perMinute, answeredAt, countedSince } = message;
     this.isFilled ||= !more;
     this.#aheadMs = now - Date.now();
-    if (problem === null || this.problem === null) this.goodAt = now;
+    this.goodAt = answeredAt;
     this.problem = problem;
-    this.handOvers = { perMinute, now };
+    this.handOvers = { perMinute, now, countedSince };
     for (const row of rows) this.rows.set(row.name, row);
   }
 }

@@ -50,9 +50,10 @@ class Line {
   }
 
   show(row: Row, now: number, look: { readonly current: boolean; readonly most: number }): void {
-    const { kind, holder, holders, waiters, losses } = row;
+    const { kind, holder, holders, waiters, losses, isDelay } = row;
     setText(this.#kind, kindOf(kind));
-    setText(this.#holder, holder === null ? "free" : shown(holder));
+    const who = holder === null ? "free" : shown(holder);
+    setText(this.#holder, isDelay ? `${who} has died, soon free` : who);
     setText(this.#more, holders > 1 ? ` and ${number(holders - 1)} more` : "");
     setText(this.#waiters, number(waiters));
     setText(this.#tag, losses > 0 ? count(losses, "lease ended", "leases ended") : "");
@@ -63,8 +64,8 @@ class Line {
     this.tick(row, now);
   }
 
-  tick({ since, holder }: Row, now: number): void {
-    setText(this.#age, since === null || holder === null ? "–" : duration(now - since));
+  tick({ since, holder, isDelay }: Row, now: number): void {
+    setText(this.#age, since === null || holder === null || isDelay ? "–" : duration(now - since));
   }
 }
 
@@ -76,6 +77,8 @@ export class Table {
   readonly #lines = new Map<string, Line>();
   readonly #trend = new Trend();
   #page = 0;
+  /** Of the document, while the rows are not old. */
+  title = document.title;
   current: string | undefined;
 
   constructor(private readonly store: Store) {
@@ -161,8 +164,8 @@ export class Table {
 
   #showFigures(): void {
     const sums = { holding: 0, waiting: 0, free: 0, lost: 0 };
-    for (const { holders, waiters, losses } of this.store.rows.values()) {
-      sums.holding += holders;
+    for (const { holders, waiters, losses, isDelay } of this.store.rows.values()) {
+      sums.holding += isDelay ? holders - 1 : holders;
       sums.free += holders > 0 ? 0 : 1;
       sums.waiting += waiters;
       sums.lost += losses;
@@ -170,7 +173,7 @@ export class Table {
     for (const [id, sum] of Object.entries(sums)) setText(byId(id), number(sum));
     setAttribute(byId("lost").parentElement ?? byId("lost"), "data-any", sums.lost > 0 ? "yes" : "no");
     const etcd = this.store.hosts[0]?.replace(/^https?:\/\//, "") ?? "leasehold";
-    document.title = `${number(sums.holding)} holding · ${shown(etcd)}`;
+    this.title = `${number(sums.holding)} holding · ${shown(etcd)}`;
     this.#trend.show(this.store.handOvers, this.store.now());
   }
 

@@ -1,16 +1,16 @@
-import { count, draw, make, setAttribute, setText } from "./dom.js";
+import { count, draw, make, setAttribute, setText, timeOfDay } from "./dom.js";
+import type { Counts } from "./store.js";
 
 const MINUTE_MS = 60_000;
 const MINUTES = 60;
 const WIDTH = 180;
 const HEIGHT = 28;
 
-/** Hand-overs by the minute, as a message has them. */
-interface Counts {
-  /** Up to the minute of `now`, which is the last one. */
-  readonly perMinute: readonly number[];
-  readonly now: number;
-}
+/** Nobody has counted what was before. */
+const periodOf = (since: number, now: number): string =>
+  now - since >= MINUTES * MINUTE_MS
+    ? "in the last hour"
+    : `since ${timeOfDay(since)}, when this page's server began to count`;
 
 /** The line of the hand-overs in each minute of the last hour. */
 export class Trend {
@@ -24,7 +24,7 @@ export class Trend {
     this.element.append(this.#svg, this.#sum);
   }
 
-  show({ perMinute, now: at }: Counts, now: number): void {
+  show({ perMinute, now: at, countedSince }: Counts, now: number): void {
     // Minutes pass without a message, too.
     const passed = Math.max(0, Math.floor(now / MINUTE_MS) - Math.floor(at / MINUTE_MS));
     const none = Array.from<number>({ length: MINUTES }).fill(0);
@@ -36,6 +36,6 @@ export class Trend {
     const sum = counts.reduce((a, b) => a + b, 0);
     setAttribute(this.#line, "points", points.join(" "));
     setAttribute(this.#svg, "aria-label", `Most in one minute: ${Math.max(...counts)}`);
-    setText(this.#sum, `${count(sum, "hand-over")} in the last hour`);
+    setText(this.#sum, `${count(sum, "hand-over")} ${periodOf(countedSince, now)}`);
   }
 }

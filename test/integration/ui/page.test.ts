@@ -99,6 +99,50 @@ describe("the events", () => {
     ]);
   });
 
+  test("show a holder that has died as that while its releaseDelayMs runs, and for how long", async () => {
+    await using dying = await Session.open(cluster, { owner: "dying", releaseDelayMs: 60_000 });
+    const url = await serve({ prefix: "delay/" });
+    const overview = listenTo(`${url}/events`);
+    await overview.until(({ data }) => data["problem"] === null);
+    await new Mutex(dying, "delay/a").lock();
+    await overview.until(({ data }) => rowIn(data, "delay/a")?.["holder"] === "dying");
+
+    await etcd.member.gateway("/v3/lease/revoke", { ID: dying.leaseId.toString() });
+
+    const { data } = await overview.until(({ data }) => rowIn(data, "delay/a")?.["isDelay"] === true);
+    await overview.until(({ data }) => rowIn(data, "delay/a")?.["losses"] === 1);
+    const { data: detail } = await listenTo(`${url}/events?queue=delay%2Fa`).until(() => true);
+    expect(rowIn(data, "delay/a")).toMatchObject({ holder: "dying", holders: 1 });
+    const [holder] = detail["holders"] as { isDelay: boolean; ttlMs: number }[];
+    expect(holder!.isDelay).toBe(true);
+    expect(holder!.ttlMs).toBeGreaterThan(0);
+    expect(holder!.ttlMs).toBeLessThanOrEqual(80_000);
+    expect(detail["history"]).toMatchObject([{ holder: "dying", end: "lease ended" }]);
+  });
+
+  test("say when etcd has answered last, and since when they count", async () => {
+    const before = Date.now();
+    const url = await serve({ prefix: "age/" });
+    const events = listenTo(`${url}/events`);
+    const { data: first } = await events.until(({ data }) => data["problem"] === null);
+    etcd.member.pause();
+    try {
+      const { data } = await events.until(({ data }) =>
+        String(data["problem"]).startsWith("etcd does not answer"),
+      );
+
+      // An unanswered question has had its two seconds.
+      expect(Number(data["now"]) - Number(data["answeredAt"])).toBeGreaterThanOrEqual(1900);
+      expect(Number(data["answeredAt"])).toBeGreaterThanOrEqual(Number(first["answeredAt"]));
+      expect(data["countedSince"]).toBe(first["countedSince"]);
+      expect(Number(first["countedSince"])).toBeGreaterThanOrEqual(before);
+    } finally {
+      etcd.member.resume();
+    }
+    const said = events.heard.length;
+    await events.until((heard) => events.heard.indexOf(heard) >= said && heard.data["problem"] === null);
+  });
+
   test("show no queue outside the prefix", async () => {
     const url = await serve({ prefix: "mine/" });
 

@@ -27,7 +27,6 @@ const entry = (owner: string): SeenEntry => {
 const queue = (name: string, waiting = 0, owner = "web-1", grantedAt?: number): BoardQueue => ({
   ...{ name, kind: "mutex", holders: [entry(owner)], holderCount: 1, waiterCount: waiting, grants: 0 },
   grantedAt: () => grantedAt,
-  isDelay: () => false,
   waiters: Array.from({ length: waiting }, (_, n) => entry(`waiter-${n}`)),
 });
 

@@ -148,11 +148,14 @@ function textOf({ name, kind, holders, waiters, total }: QueueState, now: number
     `${kind}  ${total.holders} holding, ${total.waiters} waiting`,
   ];
   const room = stdout.isTTY ? columnsOf(stdout) : Infinity;
+  // All at once, for the width of a column is that of its longest text.
+  const lines = table.add(rows([...holders, ...waiters])).split(/(?<=\n)/);
+  const waiting = lines.length - waiters.length;
   return [
     `${title}${width(title) + 2 + width(numbers) > room ? "\n  " : "  "}${numbers}\n`,
-    table.add(rows(holders)),
+    ...lines.slice(0, waiting),
     more(total.holders - holders.length, "holding"),
-    table.add(rows(waiters)),
+    ...lines.slice(waiting),
     more(total.waiters - waiters.length, "waiting"),
   ].join("");
 }

@@ -118,11 +118,12 @@ export class GrowingTable {
     this.#widths = titles.map(width);
   }
 
-  /** The lines of these rows, escaped; before the first of them the titles. */
-  add(rows: readonly (readonly string[])[]): string {
+  /** The lines of these rows, escaped; before the first of them the titles. The columns have room for `later` ones, too. */
+  add(rows: readonly (readonly string[])[], later: readonly (readonly string[])[] = []): string {
     if (rows.length === 0) return "";
-    const all = rows.map((row) => row.map((cell) => printable(cell, Infinity)));
-    for (const line of all)
+    const escaped = (row: readonly string[]): string[] => row.map((cell) => printable(cell, Infinity));
+    const all = rows.map(escaped);
+    for (const line of [...all, ...later.map(escaped)])
       for (const [n, cell] of line.entries()) this.#widths[n] = Math.max(this.#widths[n] ?? 0, width(cell));
     const widths = this.#fitted();
     const lines = this.#begun ? all : [[...this.titles], ...all];

@@ -148,14 +148,11 @@ function textOf({ name, kind, holders, waiters, total }: QueueState, now: number
     `${kind}  ${total.holders} holding, ${total.waiters} waiting`,
   ];
   const room = stdout.isTTY ? columnsOf(stdout) : Infinity;
-  // All at once, for the width of a column is that of its longest text.
-  const lines = table.add(rows([...holders, ...waiters])).split(/(?<=\n)/);
-  const waiting = lines.length - waiters.length;
   return [
     `${title}${width(title) + 2 + width(numbers) > room ? "\n  " : "  "}${numbers}\n`,
-    ...lines.slice(0, waiting),
+    table.add(rows(holders), rows(waiters)),
     more(total.holders - holders.length, "holding"),
-    ...lines.slice(waiting),
+    table.add(rows(waiters)),
     more(total.waiters - waiters.length, "waiting"),
   ].join("");
 }

@@ -34,6 +34,16 @@ describe("a table on a terminal", () => {
     expect(new GrowingTable(SHOW, 80).add([entry("me", key)])).toContain(`\n  ${key}\n`);
   });
 
+  test.each([80, 200])("of %d columns has one width for the rows of both its parts", (room) => {
+    const [short, long] = [[entry("me", "a/1")], [entry("web-3.example.com:4242", "a/2")]];
+    const table = new GrowingTable(SHOW, room);
+
+    const lines = (table.add(short, long) + table.add(long)).trimEnd().split("\n");
+
+    expect(lines).toHaveLength(3);
+    expect(new Set(lines.map((line) => line.search(/KEY$|a\/\d$/))).size).toBe(1);
+  });
+
   test.each([80, 200])("of %d columns is no wider, whatever owners contain, page by page", (room) => {
     const table = new GrowingTable(SHOW, room);
     const hostile = `\u001b[31m\u202e\n${"\u6f22\u5b57 ".repeat(100)}`;

@@ -52,9 +52,10 @@ const isBranded = (value: unknown): value is LeaseholdError =>
 const hasJson = (value: unknown): value is { toJSON(): unknown } =>
   typeof value === "object" && value !== null && "toJSON" in value && typeof value.toJSON === "function";
 
-/** The value of a field in JSON: bigints become decimal strings, maps become objects. */
+/** The value of a field in JSON: bigints become decimal strings, maps become objects, and times are whole milliseconds. */
 export function jsonOf(value: unknown): unknown {
   if (typeof value === "bigint") return value.toString();
+  if (typeof value === "number" && Number.isFinite(value)) return Math.floor(value);
   if (value instanceof Map) return Object.fromEntries([...value].map(([k, v]) => [String(k), jsonOf(v)]));
   if (isError(value) && !isBranded(value)) return { name: value.name, message: value.message };
   return hasJson(value) ? value.toJSON() : value;

@@ -323,8 +323,8 @@ export class Session extends EventTarget implements AsyncDisposable {
 
   /** Its lease, its owner, its state and its remaining time. Bigints become decimal strings. */
   toJSON(): Readonly<Record<string, unknown>> {
-    const { leaseId, ...rest } = sessionOf(this);
-    return { leaseId: leaseId.toString(), ...rest };
+    const { leaseId, remainingMs, ...rest } = sessionOf(this);
+    return { leaseId: leaseId.toString(), ...rest, remainingMs: Math.floor(remainingMs) };
   }
 
   /** @internal */

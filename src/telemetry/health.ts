@@ -1,3 +1,4 @@
+import { jsonOf } from "../errors.js";
 import type { SessionStateName } from "./messages.js";
 
 /** Frozen data. Bigints become decimal strings in JSON; `toJSON` is not enumerable, so logs show only the data. */
@@ -6,8 +7,6 @@ export function plain<T extends object>(data: T): Readonly<T> {
     Object.fromEntries(Object.entries(data).map(([field, value]) => [field, jsonOf(value)]));
   return Object.freeze(Object.defineProperty(data, "toJSON", { value: toJSON }));
 }
-
-const jsonOf = (value: unknown): unknown => (typeof value === "bigint" ? value.toString() : value);
 
 /**
  * The state of one host, as far as this process knows it. `in_use`: calls go to it. `failed`: calls have left it, and that was within the last

@@ -122,12 +122,17 @@ describe.each(ALL)("an error of code %s", (code, error, fields, message) => {
     expect(error.message).toMatch(message);
   });
 
-  test("becomes JSON with everything it knows, bigints as exact decimal strings", () => {
+  test("becomes JSON with everything it knows, bigints as exact decimal strings, times as whole milliseconds", () => {
     expect(JSON.parse(JSON.stringify(error))).toEqual({
       name: error.name,
       code,
       message: error.message,
-      ...fields,
+      ...Object.fromEntries(
+        Object.entries(fields).map(([key, value]) => [
+          key,
+          typeof value === "number" ? Math.floor(value) : value,
+        ]),
+      ),
     });
   });
 });

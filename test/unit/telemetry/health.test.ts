@@ -39,6 +39,15 @@ describe("the health of a cluster", () => {
     expect(health({ standing, sessions: [standing] })).toMatchObject({ ok, state, remainingMs: 13_000 });
   });
 
+  test("has whole milliseconds in JSON", () => {
+    const standing = session("live", 4373.495424000001);
+    const contact = { hostInUse: "b:1", contactFailed: true, failureOf: failed(5.25) };
+
+    expect(JSON.parse(JSON.stringify(health({ standing, contact })))).toMatchObject({
+      ...{ remainingMs: 4373, members: [{ failedMs: 5 }, {}] },
+    });
+  });
+
   test("is not ok while any session is in jeopardy, or after a contact failed, or when it is closed", () => {
     const standing = session("live");
     const contact = { hostInUse: "b:1", contactFailed: true, failureOf: failed(5) };

@@ -12,7 +12,6 @@ import type { CloseOptions } from "../session/session-options.js";
 import { acquireChannel } from "../telemetry/channels.js";
 import { type Clock, pause } from "../util/clock.js";
 import { atCaller } from "../util/own-context.js";
-import { printable } from "../util/printable.js";
 import { settleWithin } from "../util/settle.js";
 import {
   checkArguments,
@@ -109,7 +108,7 @@ class HeldWebLock {
     this.#lost = new Promise((_, reject) => {
       this.#lose = (loss) => {
         onEnd();
-        reject(abortError(args.name, loss));
+        reject(abortError(loss));
       };
     });
   }
@@ -148,14 +147,14 @@ class HeldWebLock {
     }
     this.onEnd();
     await this.hold.release().catch((loss: LockLostError) => {
-      throw abortError(this.args.name, loss);
+      throw abortError(loss);
     });
     return result;
   }
 }
 
-const abortError = (name: string, loss: LockLostError): DOMException =>
-  new DOMException(`Lock "${printable(name)}": ${loss.message}`, { name: "AbortError", cause: loss });
+const abortError = (loss: LockLostError): DOMException =>
+  new DOMException(loss.message, { name: "AbortError", cause: loss });
 
 export interface WebLockInfo {
   name: string;

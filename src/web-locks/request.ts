@@ -12,6 +12,7 @@ import type { LeaseSource } from "../session/cluster.js";
 import type { EtcdServices } from "../session/connection.js";
 import type { Lease } from "../session/lease.js";
 import { inOwnContext } from "../util/own-context.js";
+import { printable } from "../util/printable.js";
 import { settleWithin } from "../util/settle.js";
 import {
   closedError,
@@ -342,7 +343,9 @@ export class LockRequest implements QueuedRequest, RegisteredRequest {
 
   /** Another process may steal the lock at any moment, so its key is watched from the grant on. */
   #holdOf(entry: JoinedEntry): HoldHandle {
-    return holdOf(entry, this.args.mode === "shared" ? HoldHandle : ExclusiveHoldHandle, true);
+    const hold = holdOf(entry, this.args.mode === "shared" ? HoldHandle : ExclusiveHoldHandle, true);
+    // Its errors name the lock as the caller did. The name of the entry is encoded.
+    return Object.assign(hold, { name: printable(this.args.name) });
   }
 
   #grant(entry: JoinedEntry): void {

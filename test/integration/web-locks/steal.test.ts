@@ -18,7 +18,10 @@ async function expectRobbed({ lock, settled }: HeldForTest): Promise<void> {
   const error = (await reasonOf(settled)) as DOMException;
   expect(error).toBeInstanceOf(DOMException);
   expect(error.name).toBe("AbortError");
-  expect(error.cause).toMatchObject({ code: "LOCK_LOST", loss: "deleted", key: lock.key });
+  expect(error.message).toMatch(`Lock "${lock.name}" lost: its key was deleted (key web-locks/`);
+  expect(error.cause).toMatchObject({
+    ...{ code: "LOCK_LOST", loss: "deleted", key: lock.key, lockName: lock.name, message: error.message },
+  });
   expect(await abortOf(lock.signal)).toBe(error.cause);
 }
 

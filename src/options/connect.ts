@@ -353,7 +353,7 @@ function checkCredentials(value: unknown, hosts: readonly string[]): CheckedConn
   let checked: CheckedCredentials | undefined;
   const read = (): CheckedCredentials => {
     const now: unknown = isFunction ? (value as () => unknown)() : value;
-    const fields: readonly unknown[] = Object.entries((now ?? {})).flat();
+    const fields: readonly unknown[] = Object.entries(now ?? {}).flat();
     const isSame = fields.length === given.length && fields.every((field, n) => field === given[n]);
     if (checked === undefined || !isSame) checked = checkCertificates(now, isFunction);
     given = fields;

@@ -1,3 +1,4 @@
+import type { CheckedUser } from "../options/connect.js";
 import type { Clock } from "../util/clock.js";
 import { inOwnContext } from "../util/own-context.js";
 import {
@@ -29,7 +30,7 @@ export class AuthToken {
   #request: TokenRequest | undefined;
 
   constructor(
-    private readonly user: { readonly username: string; readonly password: string },
+    private readonly user: () => CheckedUser,
     private readonly timeoutMs: number,
     private readonly clock: Clock,
   ) {}
@@ -72,7 +73,8 @@ export class AuthToken {
   async #authenticate(member: Member): Promise<void> {
     const { timeoutMs } = this;
     try {
-      const token = await member.authenticate(this.user.username, this.user.password, { timeoutMs });
+      const { username, password } = this.user();
+      const token = await member.authenticate(username, password, { timeoutMs });
       // A transport that cannot send it would quote it in an error.
       if (!HEADER_TEXT.test(token)) throw new UnansweredError("the token is no header text");
       this.#token = token;

@@ -1,22 +1,21 @@
-import type { CheckedConnect, CheckedCredentials } from "../options/connect.js";
 import { credentialsChannel } from "../telemetry/channels.js";
 import { withJson } from "../telemetry/publish.js";
 import { tellOutside } from "../util/own-context.js";
 import { isError } from "../util/realm.js";
 
 /**
- * The certificates of a cluster. They are read for each new connection, so that exchanged files are in use without a new cluster. If
+ * The certificates of a cluster, or its user and password. Certificates are read for each new connection, so that exchanged files are in use without a new cluster. If
  * that fails, as between the writes of two files that belong together, those that were read last stay in use.
  */
-export class CurrentCredentials {
-  readonly #read: () => CheckedCredentials;
-  #last: CheckedCredentials;
+export class CurrentCredentials<T> {
+  readonly #read: () => T;
+  #last: T;
   /** Why they could not be read, as it was published last. */
   #problem: string | undefined;
 
   /** Throws what `read` does. */
   constructor(
-    read: NonNullable<CheckedConnect["credentials"]>,
+    read: () => T,
     private readonly hosts: readonly string[],
   ) {
     this.#read = read;
@@ -24,11 +23,11 @@ export class CurrentCredentials {
   }
 
   /** Those that were read last. */
-  get last(): CheckedCredentials {
+  get last(): T {
     return this.#last;
   }
 
-  get current(): CheckedCredentials {
+  get current(): T {
     try {
       this.#last = tellOutside(this.#read);
       if (this.#problem !== undefined) this.#tell(undefined);

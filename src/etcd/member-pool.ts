@@ -1,4 +1,4 @@
-import type { CheckedConnect, CheckedCredentials } from "../options/connect.js";
+import type { CheckedConnect, CheckedCredentials, CheckedUser } from "../options/connect.js";
 import type { Clock } from "../util/clock.js";
 import { inOwnContext } from "../util/own-context.js";
 import { AuthToken } from "./auth-token.js";
@@ -41,7 +41,8 @@ export type Connect = (host: string, setting: MemberSetting) => Member;
 export class MemberPool {
   /** Set only with a password. */
   readonly tokens: AuthToken | undefined;
-  readonly #credentials: CurrentCredentials | undefined;
+  readonly #credentials: CurrentCredentials<CheckedCredentials> | undefined;
+  readonly #user: CurrentCredentials<CheckedUser> | undefined;
   /** Set if the list of hosts may change. */
   readonly #membership: Membership | undefined;
   readonly #listeners = new Set<MemberListener>();
@@ -58,7 +59,8 @@ export class MemberPool {
     private readonly connect: Connect,
     private readonly hosts: Hosts,
   ) {
-    this.tokens = options.auth && new AuthToken(options.auth, options.requestTimeoutMs, clock);
+    const user = (this.#user = options.auth && new CurrentCredentials(options.auth, options.hosts));
+    this.tokens = user && new AuthToken(() => user.current, options.requestTimeoutMs, clock);
     this.#credentials = options.credentials && new CurrentCredentials(options.credentials, options.hosts);
     if (isMovable(options)) this.#membership = new Membership(options, hosts, clock);
     // Clients with the same configuration spread over the members.
@@ -68,6 +70,11 @@ export class MemberPool {
   /** The certificates, read again, or those that were read last. */
   credentials(again: boolean): CheckedCredentials | undefined {
     return again ? this.#credentials?.current : this.#credentials?.last;
+  }
+
+  /** The same for user and password. */
+  user(again: boolean): CheckedUser | undefined {
+    return again ? this.#user?.current : this.#user?.last;
   }
 
   /** The member in use. All streams and calls start here; the first use connects. */

@@ -192,6 +192,11 @@ export interface CheckedCredentials {
 }
 
 /** The checked options of `connect`. */
+export interface CheckedUser {
+  readonly username: string;
+  readonly password: string;
+}
+
 export interface CheckedConnect extends CheckedTransport {
   /** They change with `followMembers`, and if they come from DNS. */
   readonly hosts: readonly string[];
@@ -204,7 +209,8 @@ export interface CheckedConnect extends CheckedTransport {
   readonly prefix: string;
   /** Called for each connection. Throws what the user's function throws, and an error that names what is wrong with its value. */
   readonly credentials: (() => CheckedCredentials) | undefined;
-  readonly auth: { readonly username: string; readonly password: string } | undefined;
+  /** Called for each token, with the same rules. */
+  readonly auth: (() => CheckedUser) | undefined;
   /** The hosts of the user's own client of etcd3, by their names in `hosts`. */
   readonly etcd3: ReadonlyMap<string, Etcd3Host> | undefined;
   readonly requestTimeoutMs: number;
@@ -423,6 +429,16 @@ function checkPair(credentials: CheckedCredentials): CheckedCredentials {
 
 function checkAuth(value: unknown): CheckedConnect["auth"] {
   if (value === undefined) return undefined;
+  const isFunction = typeof value === "function";
+  const first = checkUser(isFunction ? (value as () => unknown)() : value);
+  return isFunction ? () => checkUser((value as () => unknown)()) : () => first;
+}
+
+function checkUser(value: unknown): CheckedUser {
+  if (isPromise(value)) {
+    value.catch(() => undefined);
+    throw typeError("auth()", "an object, not a promise", value);
+  }
   const given = checkOptions("auth", checkPlainObject("auth", value), ["username", "password"]);
   const text = (option: "username" | "password"): string => {
     const entry = given[option];

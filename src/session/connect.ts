@@ -51,8 +51,15 @@ export interface ConnectOptions {
    * the log (or else a warning of the process) says why.
    */
   readonly credentials?: Credentials | (() => Credentials) | undefined;
-  /** User and password. The token is fetched on first use and renewed when etcd rejects it. */
-  readonly auth?: { readonly username: string; readonly password: string } | undefined;
+  /**
+   * User and password. The token is fetched on first use and renewed when etcd rejects it. A function is called for each token, and must
+   * return at once, so that a password that was changed is in use without a loss of a session. What it throws, or returns, is checked as
+   * that of `credentials` is.
+   */
+  readonly auth?:
+    | { readonly username: string; readonly password: string }
+    | (() => { readonly username: string; readonly password: string })
+    | undefined;
   /**
    * What carries the calls: HTTP/2 of this library's own, or npm's etcd3, which uses grpc-js.
    * @default "http2"

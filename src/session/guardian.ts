@@ -13,7 +13,7 @@ import type { Socket } from "node:net";
 import type { Writable } from "node:stream";
 import type { EtcdClient } from "../etcd/client.js";
 import { rangeError } from "../options/check.js";
-import type { CheckedConnect } from "../options/connect.js";
+import type { CheckedConnect, CheckedUser } from "../options/connect.js";
 import { guardianChannel } from "../telemetry/channels.js";
 import type { GuardianHealth } from "../telemetry/health.js";
 import { withJson } from "../telemetry/publish.js";
@@ -23,11 +23,9 @@ import type { Lease } from "./lease.js";
 import { Certificates, type PemText, programOf } from "./reach.js";
 
 /** How the guardian reaches a cluster: options of `connect`. */
-export interface Reach extends Pick<
-  CheckedConnect,
-  "hosts" | "auth" | "requestTimeoutMs" | "connectTimeoutMs"
-> {
+export interface Reach extends Pick<CheckedConnect, "hosts" | "requestTimeoutMs" | "connectTimeoutMs"> {
   readonly credentials: PemText | undefined;
+  readonly auth: CheckedUser | undefined;
 }
 
 /** What is known of a lease that is guarded. */
@@ -373,9 +371,8 @@ export class Guardian {
   }
 
   #reach(at: number): Reach {
-    const { hosts, auth, requestTimeoutMs, connectTimeoutMs } = this.options;
+    const { hosts, requestTimeoutMs, connectTimeoutMs } = this.options;
     // A connection that lasts reads no certificates, and the guardian will open another one.
-    const credentials = this.#certificates.at(at);
-    return { hosts, auth, requestTimeoutMs, connectTimeoutMs, credentials };
+    return { hosts, requestTimeoutMs, connectTimeoutMs, ...this.#certificates.at(at) };
   }
 }

@@ -1,6 +1,6 @@
 import type { EtcdClient } from "../etcd/client.js";
 import { rangeError } from "../options/check.js";
-import type { CheckedConnect, CheckedCredentials } from "../options/connect.js";
+import type { CheckedConnect, CheckedCredentials, CheckedUser } from "../options/connect.js";
 
 /** Certificates as text, for another process or thread. */
 export type PemText = Readonly<Record<keyof CheckedCredentials, string | undefined>>;
@@ -8,7 +8,7 @@ export type PemText = Readonly<Record<keyof CheckedCredentials, string | undefin
 /** They are read again so often. */
 const READ_MS = 10_000;
 
-/** The certificates of a cluster as they are now: those may be exchanged while one connection lasts, and another is opened elsewhere. */
+/** The certificates, user and password of a cluster as they are now: they may be exchanged while one connection lasts, and another is opened elsewhere. */
 export class Certificates {
   /** On the monotonic clock. */
   #readAt = -Infinity;
@@ -16,18 +16,21 @@ export class Certificates {
   constructor(private readonly client: Pick<EtcdClient, "pool">) {}
 
   /** `again`: they are read however old they are, as those of before may be the reason why a connection has failed. */
-  at(now: number, again = false): PemText | undefined {
+  at(
+    now: number,
+    again = false,
+  ): { readonly credentials: PemText | undefined; readonly auth: CheckedUser | undefined } {
     const isOld = again || now - this.#readAt >= READ_MS;
     if (isOld) this.#readAt = now;
-    const pem = this.client.pool.credentials(isOld);
-    return (
-      pem && {
-        rootCertificate: textOf(pem.rootCertificate),
-        privateKey: textOf(pem.privateKey),
-        certChain: textOf(pem.certChain),
-        serverName: pem.serverName,
-      }
-    );
+    const { pool } = this.client;
+    const pem = pool.credentials(isOld);
+    const credentials = pem && {
+      rootCertificate: textOf(pem.rootCertificate),
+      privateKey: textOf(pem.privateKey),
+      certChain: textOf(pem.certChain),
+      serverName: pem.serverName,
+    };
+    return { credentials, auth: pool.user(isOld) };
   }
 }
 
@@ -35,9 +38,9 @@ const textOf = (pem: Uint8Array | undefined): string | undefined => pem && Buffe
 
 /** The options of `connect` that say how etcd is reached, for another process or thread. */
 export function reachOf(options: CheckedConnect): Readonly<Record<string, unknown>> {
-  const { transport, followMembers, auth, requestTimeoutMs } = options;
+  const { transport, followMembers, requestTimeoutMs } = options;
   // As it was given: a list that is found in DNS is found there as well.
-  const any = { hosts: [...options.hosts], transport, followMembers, auth, requestTimeoutMs };
+  const any = { hosts: [...options.hosts], transport, followMembers, requestTimeoutMs };
   if (transport === "etcd3") return any;
   const { pingIntervalMs, pingTimeoutMs, connectTimeoutMs } = options;
   return { ...any, pingIntervalMs, pingTimeoutMs, connectTimeoutMs };

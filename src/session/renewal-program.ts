@@ -10,7 +10,7 @@ import { CLOCKS_MS, originOf, type RenewalStart, trustingTls } from "./renewal-w
 import { type RenewalOrder, type RenewalReach, SharedPulse } from "./shared-renewal.js";
 
 const { reach, port, pulse, originMs, authorities, known, now } = workerData as RenewalStart;
-let { credentials } = now;
+let { credentials, auth } = now;
 if (authorities) trustingTls().setDefaultCACertificates?.(authorities);
 
 /** The monotonic clock of this thread, set by that of the other one: no order seems to arrive before it was sent. */
@@ -21,7 +21,11 @@ const clock: Clock = {
   monotonic: () => systemClock.monotonic() + aheadMs,
 };
 
-const options = checkConnect({ ...reach, ...(credentials && { credentials: () => credentials }) });
+const options = checkConnect({
+  ...reach,
+  ...(credentials && { credentials: () => credentials }),
+  ...(auth && { auth: () => auth }),
+});
 const context = { options, clock, failures };
 const client = new EtcdClient(options, clock, (host, setting) => memberOf(host, setting, context));
 const thread = new RenewalThread({
@@ -59,7 +63,7 @@ const ask = (member: Member, limits: CallOptions): Promise<unknown> =>
 const prepared = prepare();
 port.on("message", (order: RenewalOrder) => {
   if (order.do === "reach") {
-    ({ credentials } = order);
+    ({ credentials, auth } = order);
     find(order);
   } else if (order.do === "end") process.exit();
   else void prepared.then(() => thread.take(order));

@@ -378,7 +378,7 @@ export class RenewalWorker implements Keeper {
   #reachAt(now: number, again = false): RenewalReach {
     const { names } = this.client.hosts;
     const isGiven = names.length === this.#given.length && names.every((name, n) => name === this.#given[n]);
-    return { credentials: this.#certificates.at(now, again), hosts: isGiven ? undefined : [...names] };
+    return { ...this.#certificates.at(now, again), hosts: isGiven ? undefined : [...names] };
   }
 }
 

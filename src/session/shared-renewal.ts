@@ -1,6 +1,7 @@
 // What two threads of a process tell each other about the leases that one of them renews, and the other one uses.
 // - A deadline is in memory that both share: after a stall, the first line that asks has it without reading a message.
 // - All times are of one clock: the worker's is set by that of the thread that has started it.
+import type { CheckedUser } from "../options/connect.js";
 import type { Renewed } from "../etcd/keepalive.js";
 import type { Range } from "../etcd/port.js";
 import type { RefusalReason } from "../errors.js";
@@ -10,6 +11,7 @@ import type { PemText } from "./reach.js";
 /** How etcd is reached now. */
 export interface RenewalReach {
   readonly credentials: PemText | undefined;
+  readonly auth: CheckedUser | undefined;
   /** The hosts that were found since `connect`; undefined: none. */
   readonly hosts: readonly string[] | undefined;
 }

@@ -154,7 +154,8 @@ function examsOf({
     clock: systemClock,
     signal,
   };
-  const { auth, credentials: given } = connection;
+  const { auth: user, credentials: given } = connection;
+  const auth = typeof user === "function" ? user() : user;
   const credentials = typeof given === "function" ? given() : given;
   const secrets = new Set(auth ? [auth.password] : []);
   const odd = hosts.find((host) => !URL.canParse(host));

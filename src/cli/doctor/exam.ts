@@ -1,4 +1,4 @@
-import type { ConnectOptions, Credentials } from "../../index.js";
+import type { Credentials } from "../../index.js";
 import { rangeError } from "../../options/check.js";
 import { AbortFanOut } from "../../util/abort.js";
 import type { Clock } from "../../util/clock.js";
@@ -57,7 +57,7 @@ export interface Exam {
   readonly port: number;
   readonly secure: boolean;
   readonly credentials: Credentials | undefined;
-  readonly auth: ConnectOptions["auth"];
+  readonly auth: { readonly username: string; readonly password: string } | undefined;
   readonly prefix: string;
   readonly ttlSeconds: number;
   /** Limits each step: one connection, one request. */

@@ -30,6 +30,34 @@ describe("a user with a password", () => {
     await next.release();
   });
 
+  test("given by a function keeps its session and its locks when the password is changed", async () => {
+    let current: unknown = { username: "rotated", password: "first-secret" };
+    await etcd.addUser(current as typeof WORKER, "rotated/");
+    const said: string[] = [];
+    await using cluster = connect({
+      hosts: etcd.endpoints,
+      auth: () => current as typeof WORKER,
+      log: ({ event }) => void said.push(event),
+    });
+    const lock = await new Mutex(cluster, "rotated/a").lock();
+    const { leaseId } = await cluster.session();
+
+    const next = { username: "rotated", password: "second-secret" };
+    await etcd.ask("auth/user/changepw", { name: next.username, password: next.password });
+    current = next;
+    await etcd.dropTokens();
+    await (await new Mutex(cluster, "rotated/b").lock(LIMIT)).release();
+
+    // What is no user and password leaves those of before in use.
+    current = { username: "rotated" };
+    await etcd.dropTokens();
+    await (await new Mutex(cluster, "rotated/c").lock(LIMIT)).release();
+    expect(said).toContain("credentials.kept");
+    expect(lock.held).toBe(true);
+    expect((await cluster.session()).leaseId).toBe(leaseId);
+    await lock.release();
+  });
+
   test.each([
     ["a wrong password", { ...WORKER, password: "wrong-secret" }],
     ["an unknown name", { username: "nobody", password: WORKER.password }],

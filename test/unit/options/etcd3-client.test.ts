@@ -66,10 +66,11 @@ describe("connect", () => {
     const auth = { username: "root", password: "secret", callOptions: { deadline: 5 } };
     const etcd3 = clientOf({ hosts: ["https://a", "https://b:2380"], auth });
 
-    expect(checkConnect({ etcd3, transport: "etcd3" })).toMatchObject({
+    const checked = checkConnect({ etcd3, transport: "etcd3" });
+    expect(checked).toMatchObject({
       ...{ transport: "etcd3", hosts: ["https://a:443", "https://b:2380"], credentials: undefined },
-      auth: { username: "root", password: "secret" },
     });
+    expect(checked.auth?.()).toEqual({ username: "root", password: "secret" });
     expect(checkConnect({ etcd3: client }).hosts).toEqual([`http://${HOST}`]);
     expect(checkConnect({ etcd3: clientOf() }).auth).toBeUndefined();
   });

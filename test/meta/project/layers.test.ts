@@ -71,7 +71,7 @@ describe("the layers of src/", () => {
     const packages = imports.filter(({ from, to }) => folderOf(from) === "otel" && !files.includes(to));
 
     expect(new Set(packages.map(({ to }) => to))).toEqual(
-      new Set(["@opentelemetry/api", "node:async_hooks", "node:diagnostics_channel"]),
+      new Set(["@opentelemetry/api", "node:diagnostics_channel"]),
     );
   });
 });

@@ -302,7 +302,7 @@ describe("the message about a value", () => {
 test.each(["ttlSeconds", "owner", "releaseDelayMs"])(
   "connect says of %s that it belongs inside session",
   (option) => {
-    expect(() => connect({ hosts: "127.0.0.1:2379", [option]: 5 } as never)).toThrow(
+    expect(() => connect({ hosts: "127.0.0.1:2379", [option]: 5 })).toThrow(
       `Unknown option ${option} of connect: it belongs inside session, { session: { ${option} } }`,
     );
   },

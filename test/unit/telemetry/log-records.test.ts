@@ -50,7 +50,11 @@ test("a console gets no lines for debugging, unless its methods are given as an 
   const write = (chunk: Buffer, _: string, done: () => void) => (written.push(String(chunk)), done());
   const stream = new Writable({ write });
   const terminal = new Console(stream, stream);
-  const { warn, error, debug } = terminal;
+  const methods: Logger = {
+    warn: (line) => terminal.warn(line),
+    error: (line) => terminal.error(line),
+    debug: (line) => terminal.debug(line),
+  };
   const publish = (logger: Logger): number => {
     using other = new LogWorld(logger);
     written.length = 0;
@@ -60,7 +64,7 @@ test("a console gets no lines for debugging, unless its methods are given as an 
     return written.length;
   };
 
-  expect([publish(terminal), publish({ warn, error, debug })]).toEqual([1, 3]);
+  expect([publish(terminal), publish(methods)]).toEqual([1, 3]);
   const debugOf = vi.spyOn(console, "debug").mockImplementation(() => undefined);
   const errorOf = vi.spyOn(console, "error").mockImplementation(() => undefined);
   publish(console);

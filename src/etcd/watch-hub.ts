@@ -106,19 +106,21 @@ class IdleWatches {
 
 /** The last deletions that any watch has reported, also one that was cancelled meanwhile, by key, the oldest first. */
 class Deletions {
-  readonly #byKey = new Map<string, bigint>();
+  /** Of all reports so far. */
+  count = 0;
+  readonly #byKey = new Map<string, { readonly revision: bigint; readonly count: number }>();
 
   report({ kv: { key, modRevision } }: WatchEvent): void {
     const text = keyText(key);
-    if (modRevision <= this.of(text)) return;
     this.#byKey.delete(text);
-    this.#byKey.set(text, modRevision);
+    this.#byKey.set(text, { revision: modRevision, count: ++this.count });
     const [oldest] = this.#byKey.keys();
     if (this.#byKey.size > MAX_KEPT && oldest !== undefined) this.#byKey.delete(oldest);
   }
 
-  of(key: string): bigint {
-    return this.#byKey.get(key) ?? 0n;
+  of(key: string, since: number): bigint {
+    const last = this.#byKey.get(key);
+    return last && last.count > since ? last.revision : 0n;
   }
 }
 
@@ -189,9 +191,17 @@ export class WatchHub {
       : undefined;
   }
 
-  /** Revision of the last deletion of the key that a watch has reported lately; 0n if none has. */
-  deletionOf(key: string): bigint {
-    return this.#deletions.of(keyText(key));
+  /** How many deletions the watches have reported. */
+  get deletions(): number {
+    return this.#deletions.count;
+  }
+
+  /**
+   * Revision of the last deletion of the key that a watch has reported; 0n if none has since there were so many `deletions`. An earlier
+   * one says nothing: etcd may have been restored from a snapshot, whose revisions are lower.
+   */
+  deletionOf(key: string, since: number): bigint {
+    return this.#deletions.of(keyText(key), since);
   }
 
   /**

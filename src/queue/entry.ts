@@ -47,6 +47,8 @@ export class QueueEntry {
   readonly value: string;
   /** Its value has the form of all entries' values, with an ID. */
   readonly hasId: boolean;
+  /** How many deletions were reported before it was made. */
+  readonly #madeAt: number;
   #revision: bigint | undefined;
   #unanswered = 0;
   #joinedBehind: bigint | undefined;
@@ -55,6 +57,7 @@ export class QueueEntry {
 
   constructor({ lease, name, n, mode, value, kind = kindOf(mode) }: EntryParts) {
     this.lease = lease;
+    this.#madeAt = lease.services.watches.deletions;
     this.name = name;
     this.path = pathOf(lease.services, name);
     this.directory = `${this.path}${mode.folder}`;
@@ -95,7 +98,7 @@ export class QueueEntry {
 
   /** A watch of this process has reported the deletion of its key: perhaps before the answer to its join, on another stream. */
   get knownGone(): boolean {
-    return this.lease.services.watches.deletionOf(this.key) > (this.#revision ?? 0n);
+    return this.lease.services.watches.deletionOf(this.key, this.#madeAt) > (this.#revision ?? 0n);
   }
 
   is(kv: KeyValue): boolean {

@@ -76,6 +76,16 @@ describe("an entry whose deletion is known before the answer that grants it", ()
   });
 });
 
+test("a deletion that was reported before the entry was made says nothing: a restored etcd has lower revisions", async () => {
+  const { queue, joined, deleted } = world();
+  deleted(JOINED + 1000n);
+  const waiter = queue.join();
+
+  await joined(JOINED);
+
+  expect(await waiter.granted).toMatchObject({ revision: JOINED, held: true });
+});
+
 describe("a hold whose key is deleted in the turn of its grant", () => {
   afterEach(() => vi.restoreAllMocks());
 

@@ -41,8 +41,8 @@ export function connect(options: ConnectOptions | Etcd3ConnectOptions): Cluster 
  * hosts. Returns what counts the cluster as closed.
  */
 function countOpen(services: EtcdServices): () => void {
+  if (services.options.hosts.some((host) => MEMORY_HOST.test(host))) return () => {};
   const hosts = services.options.hosts.join();
-  if (MEMORY_HOST.test(hosts)) return () => {};
   const open = ((globalThis as { [OPEN]?: Map<string, { count: number; told: boolean }> })[OPEN] ??=
     new Map());
   const those = open.get(hosts) ?? { count: 0, told: false };
@@ -57,7 +57,7 @@ function countOpen(services: EtcdServices): () => void {
   }
   let isOpen = true;
   const closed = (): void => {
-    if (isOpen) those.count--;
+    if (isOpen && --those.count === 0 && !those.told) open.delete(hosts);
     isOpen = false;
   };
   dropped.register(services, closed);

@@ -88,8 +88,8 @@ export async function untilShutdown<T>(
     void (workFirst ? pause(clock, drainMs, over.signal).then(closed) : closed());
   };
   const got = (name: NodeJS.Signals): void => begin(new DOMException(`got ${name}`, "AbortError"));
-  for (const name of signals) process.on(name, got);
   const forget = aborts.add(signal, () => begin(signal?.reason));
+  for (const name of signals) process.on(name, got);
   const ignore = (): void => {
     for (const name of signals) process.off(name, got);
     forget();

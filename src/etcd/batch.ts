@@ -397,7 +397,7 @@ export class Batcher {
         const tooMany = asTooMany(error);
         // One transaction may have caused the rejection of all: each is sent again alone.
         if (batch.length > 1 && refused(error)) {
-          if (tooMany) this.#most = Math.max(1, Math.floor(batch.length / 2));
+          if (tooMany) this.#most = Math.max(1, Math.min(this.#most, Math.floor(batch.length / 2)));
           this.#oneByOne(request.remaining(), inDoubt(error));
         } else request.failed(tooMany ? explained(tooMany, batch[0]!.txn) : (error as Error));
         ended();

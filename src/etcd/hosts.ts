@@ -230,10 +230,23 @@ export class Hosts {
       this.#clusterId = clusterId;
       return;
     }
+    throw this.#foreign(name, clusterId, ours);
+  }
+
+  /** The same for a host that is not in use: its cluster is compared, and never adopted. */
+  assertOurs(name: string, { clusterId }: Pick<Header, "clusterId">): void {
+    const host = this.#host(name);
+    host.clusterId = clusterId;
+    host.clusterIdAt = this.clock.monotonic();
+    if (this.#clusterId !== undefined && !this.#isOurs(host))
+      throw this.#foreign(name, clusterId, this.hostInUse ?? "the host in use");
+  }
+
+  #foreign(host: string, clusterId: string, ours: string): MemberRefusedError {
     const details =
       `it belongs to the etcd cluster ${hex(clusterId)}, but ${ours} to ${hex(this.#clusterId)}: ` +
       `the hosts must be members of one cluster`;
-    throw new MemberRefusedError("member", details, { host: name, inDoubt: true });
+    return new MemberRefusedError("member", details, { host, inDoubt: true });
   }
 
   /** The host has answered an attempt, `roundTripMs` after it was sent. */

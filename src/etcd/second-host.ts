@@ -45,7 +45,7 @@ export class SecondHost {
       await member.loading;
       const { header } = await identify(member, { timeoutMs, signal: this.#over.signal });
       this.#known = true;
-      hosts.check(host, header);
+      hosts.assertOurs(host, header);
     } catch (error) {
       if (this.#known && error instanceof MemberRefusedError) hosts.isForeign(host, error);
     } finally {

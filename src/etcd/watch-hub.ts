@@ -104,16 +104,26 @@ class IdleWatches {
   }
 }
 
+interface Deletion {
+  readonly revision: bigint;
+  readonly streams: object;
+  /** The number of its report. */
+  readonly count: number;
+}
+
 /** The last deletions that any watch has reported, also one that was cancelled meanwhile, by key, the oldest first. */
 class Deletions {
   /** Of all reports so far. */
   count = 0;
-  readonly #byKey = new Map<string, { readonly revision: bigint; readonly count: number }>();
+  readonly #byKey = new Map<string, Deletion>();
 
-  report({ kv: { key, modRevision } }: WatchEvent): void {
+  /** `streams`: those of one member. Others, after them, may be those of an etcd that was restored, with lower revisions. */
+  report({ kv: { key, modRevision: revision } }: WatchEvent, streams: object): void {
     const text = keyText(key);
+    const last = this.#byKey.get(text);
+    if (last?.streams === streams && last.revision >= revision) return;
     this.#byKey.delete(text);
-    this.#byKey.set(text, { revision: modRevision, count: ++this.count });
+    this.#byKey.set(text, { revision, streams, count: ++this.count });
     const [oldest] = this.#byKey.keys();
     if (this.#byKey.size > MAX_KEPT && oldest !== undefined) this.#byKey.delete(oldest);
   }
@@ -278,7 +288,7 @@ export class WatchHub {
       },
       tokenExpired: () => this.#renewToken(open),
       failed: (why) => this.client.pool.fail(member, why),
-      deleted: (event) => this.#deletions.report(event),
+      deleted: (event) => this.#deletions.report(event, open),
       keepForReuse: (watch) => this.#idleWatches.add(watch),
     };
     return open;

@@ -257,7 +257,6 @@ class HolderProbe {
   #sentAt: number | undefined;
   #ahead: Ahead | undefined;
   #failure: unknown;
-  #over = false;
   readonly #timer: Timer;
 
   constructor(
@@ -270,7 +269,6 @@ class HolderProbe {
   }
 
   cancel(): void {
-    this.#over = true;
     this.#timer.cancel();
   }
 
@@ -334,8 +332,7 @@ class HolderProbe {
     const { name, revision } = this.waiter.waitingFor;
     // Not as short as the limit of the call may be: that would blame a member that is in order, and leave it.
     const giveUpMs = Math.max(probeMs, UNANSWERED_MS);
-    const again = (): boolean => !this.#over;
-    const policy = { ...this.lease.policy("read the queue"), giveUpMs, attemptMs: giveUpMs, again };
+    const policy = { ...this.lease.policy("read the queue"), giveUpMs, attemptMs: giveUpMs };
     this.#name = name;
     this.#sentAt = services.clock.monotonic();
     try {

@@ -181,7 +181,7 @@ export abstract class HoldBase implements LimitedHold {
   #about: LockAbout | undefined;
   #reported: LockAbout | undefined;
   /** When the caller got it. */
-  #since = 0;
+  #since: number | undefined;
   protected limits: HoldLimits | undefined;
   /** The signals that `signalWith` has returned. */
   #with: WeakMap<AbortSignal, AbortSignal> | undefined;
@@ -320,7 +320,7 @@ export abstract class HoldBase implements LimitedHold {
   }
 
   protected get heldMs(): number {
-    return this.#lease.services.clock.monotonic() - this.#since;
+    return this.#since === undefined ? 0 : this.#lease.services.clock.monotonic() - this.#since;
   }
 
   /** Only the answer of etcd shows whether the lock was still held. The time until that answer does not count. */

@@ -34,7 +34,7 @@ async function isInUse({ lease }: JoinedEntry, above: string): Promise<boolean> 
   const { services } = lease;
   const range = queueRange(pathOf(services, above));
   const policy = lease.policy(`ask whether "${above}" is in use`);
-  const oldest = { ...range, keysOnly: true, order: "oldest first", limit: 1 } as const;
+  const oldest = { ...range, order: "oldest first", limit: 1 } as const;
   const { kvs } = await services.client.range(oldest, policy);
   const found = kvs[0] && entryFound(above, kvs[0], services.options.prefix);
   return found?.name === above && !found.isMark;

@@ -346,6 +346,8 @@ function checkClient(given: Options): Reach {
   };
 }
 
+const CERTIFICATES = ["rootCertificate", "privateKey", "certChain", "serverName"];
+
 function checkCredentials(value: unknown, hosts: readonly string[]): CheckedConnect["credentials"] {
   if (value === undefined) return undefined;
   const isFunction = typeof value === "function";
@@ -354,14 +356,15 @@ function checkCredentials(value: unknown, hosts: readonly string[]): CheckedConn
   if (hosts.some((host) => !/^(https|srv):/.test(host))) {
     throw rangeError("hosts", "https:// when credentials are given", hosts.join(", "));
   }
-  /** Names and values: the same object may have other ones than before. */
+  /** Names and values, also those of getters: the same object may have other ones than before. */
   let given: readonly unknown[] = [];
   let checked: CheckedCredentials | undefined;
   const read = (): CheckedCredentials => {
     const now: unknown = isFunction ? (value as () => unknown)() : value;
-    const fields: readonly unknown[] = Object.entries(now ?? {}).flat();
+    const record = Object(now ?? {}) as Options;
+    const fields = [...Object.keys(record), ...CERTIFICATES.map((name) => record[name])];
     const isSame = fields.length === given.length && fields.every((field, n) => field === given[n]);
-    if (checked === undefined || !isSame) checked = checkCertificates(now, isFunction);
+    if (checked === undefined || isPromise(now) || !isSame) checked = checkCertificates(now, isFunction);
     given = fields;
     return checked;
   };
@@ -376,8 +379,7 @@ function checkCertificates(value: unknown, returned: boolean): CheckedCredential
     value.catch(() => undefined);
     throw typeError(option, "an object, not a promise", value);
   }
-  const known = ["rootCertificate", "privateKey", "certChain", "serverName"];
-  const given = checkOptions("credentials", checkPlainObject(option, value), known);
+  const given = checkOptions("credentials", checkPlainObject(option, value), CERTIFICATES);
   const { privateKey, certChain } = given;
   if ((privateKey === undefined) !== (certChain === undefined)) {
     throw new TypeError(

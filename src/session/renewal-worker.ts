@@ -355,6 +355,8 @@ export class RenewalWorker implements Keeper {
       case "refused": {
         const { reason, host, details } = news;
         const error = new EtcdRefusedError(reason, host, details, { what: "renew a lease" });
+        // The password may have been changed: that of now is passed on at once.
+        if (reason === "unauthenticated") this.#tellReach(true);
         return listener?.refused?.(error);
       }
     }

@@ -31,7 +31,7 @@ export class History {
       };
       // A batch takes much more memory than its text.
       const text = isBatch(what) ? tell() : undefined;
-      this.add(member, text === undefined ? tell : () => text);
+      this.add(member, text === undefined ? tell : saying(text));
     };
     return { sent: () => {}, ended };
   }
@@ -44,6 +44,9 @@ export class History {
     return lines.slice(-MOST).join("\n");
   }
 }
+
+/** Outside of the function above, whose variables it would keep. */
+const saying = (text: string) => (): string => text;
 
 /** The answer to a request with several transactions. */
 function isBatch(what: unknown): boolean {

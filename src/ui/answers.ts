@@ -75,7 +75,8 @@ export class Answers {
     let isGone = false;
     response.on("close", () => (isGone = true));
     const mayRelease = await this.options.authorize(request);
-    if (isGone) return;
+    // Or it has left before, behind a middleware that waits.
+    if (isGone || response.destroyed) return;
     if (request.method !== "GET") return end(response, 405, "only GET is allowed here");
     if (this.hub.full) return end(response, 503, "too many viewers");
     if (name === null) return this.hub.openOverview(response, mayRelease);

@@ -156,6 +156,11 @@ export class Rows {
     return this.#kept.has(name);
   }
 
+  /** The names that are shown as in use. */
+  *inUse(): Iterable<string> {
+    for (const [name, { freeSince }] of this.#kept) if (freeSince === undefined) yield name;
+  }
+
   /** The row as JSON; undefined: it is gone. */
   json(name: string): string | undefined {
     const kept = this.#kept.get(name);

@@ -67,7 +67,7 @@ export class BoardSource {
   /** Names whose changes the rows have not got yet. */
   readonly #pending = new Set<string>();
   #next: Timer | undefined;
-  /** Names that had a queue when the last board failed. */
+  /** Names whose rows had a queue when the last board failed. */
   #known = new Set<string>();
 
   constructor(
@@ -95,7 +95,6 @@ export class BoardSource {
     this.#board = board;
     const ask: Ask = (timeoutMs, signal) => board.ask(timeoutMs, signal);
     this.#contact = new ContactCheck(clock, ask, (contact) => this.#heard(contact));
-    this.rows.answered = () => this.#contact?.contact.since;
   }
 
   #failed(error: Error): void {
@@ -103,7 +102,7 @@ export class BoardSource {
     if (error instanceof LeaseholdError && error.code === "SESSION_CLOSED") return this.close();
     this.#reopenAt = this.setting.clock.monotonic() + this.#reopenMs;
     this.#reopenMs = Math.min(2 * this.#reopenMs, MAX_REOPEN_MS);
-    this.#known = new Set(this.#board?.names());
+    this.#known = new Set(this.rows.inUse());
     this.#board = undefined;
     this.#pending.clear();
     this.#contact?.stop();
@@ -124,7 +123,12 @@ export class BoardSource {
     const { members } = this.setting.cluster.health();
     const failed = members.find(({ inUse, error }) => inUse && error) ?? members.find((each) => each.error);
     if (error) this.rows.problem(`etcd does not answer: ${failed?.error ?? error.message}`);
-    else if (this.#failure === undefined && (this.#board?.revision ?? 0n) > 0n) this.rows.problem(undefined);
+    else if (this.#failure === undefined && (this.#board?.revision ?? 0n) > 0n) {
+      // The rows are as old as the last answer to the board that they are from.
+      const check = this.#contact;
+      this.rows.answered = () => check?.contact.since;
+      this.rows.problem(undefined);
+    }
   }
 
   #changed(names: ReadonlySet<string>): void {
@@ -132,7 +136,7 @@ export class BoardSource {
     if (board === undefined || this.#closed) return;
     this.#failure = undefined;
     this.#reopenMs = CHECK_MS;
-    this.rows.problem(undefined);
+    if (this.#contact) this.#heard(this.#contact.contact);
     for (const name of names) this.#pending.add(name);
     for (const name of this.#known) if (board.queue(name) === undefined) this.#pending.add(name);
     this.#known = new Set();

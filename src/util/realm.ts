@@ -10,6 +10,10 @@ export const isError = (value: unknown): value is Error =>
 export const isBytes = (value: unknown): value is Uint8Array => tagOf(value) === "[object Uint8Array]";
 
 export const isAbortSignal = (value: unknown): value is AbortSignal =>
-  value instanceof AbortSignal || tagOf(value) === "[object AbortSignal]";
+  value instanceof AbortSignal ||
+  // Old polyfills have the tag, but not all of the methods.
+  (tagOf(value) === "[object AbortSignal]" &&
+    typeof (value as Partial<AbortSignal>).throwIfAborted === "function" &&
+    typeof (value as Partial<AbortSignal>).addEventListener === "function");
 
 export const isPromise = (value: unknown): value is Promise<unknown> => tagOf(value) === "[object Promise]";

@@ -162,11 +162,11 @@ describe("the built package", () => {
     });
   });
 
-  it("has no comment in the code that runs but licenses, and keeps those of the declarations, and the names in stack traces", () => {
+  it("has no comment in the code that runs but licenses and words to bundlers, and keeps those of the declarations, and the names in stack traces", () => {
     const packed = readdirSync(DIST).filter((file) => file.startsWith("leasehold"));
     const others = packed.flatMap((file) =>
       commentsOf(file)
-        .filter((text) => !/^\/\*!|@license|^#!/.test(text))
+        .filter((text) => !/^\/\*!|@license|^#!|^\/\* (?:webpack|turbopack)Ignore: true \*\/$/.test(text))
         .map((text) => `${file}: ${text}`),
     );
     expect(others).toEqual([]);

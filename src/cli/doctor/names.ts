@@ -1,6 +1,6 @@
 import { type Cluster, EtcdRefusedError, LeaseholdError } from "../../index.js";
 import { parseEntryKey } from "../../keys.js";
-import { readPages } from "../../queue/contenders.js";
+import { type Asking, readPages } from "../../queue/contenders.js";
 import { pathIn } from "../../view/board-queues.js";
 import { ask } from "../../view/inspect.js";
 import { prefixRange } from "../../view/list.js";
@@ -41,28 +41,57 @@ interface Names {
   readonly all: boolean;
 }
 
+/** The keys that may be entries, by name, up to `TRIED` of each: etcd 3.7 gives no lease with a key alone. */
+type Candidates = Map<string, Buffer[]>;
+const TRIED = 4;
+const ENTRY = /\/[1-9a-f][0-9a-f]{0,15}(?:-[1-9]\d*)?$/;
+
 async function namesUnder(
   cluster: Cluster,
   prefix: string,
   wait: { readonly timeoutMs: number; readonly signal: AbortSignal },
 ): Promise<Names> {
   return ask(cluster, { what: "look for nested names", wait }, async (asking) => {
-    const names = new Set<string>();
+    const found: Candidates = new Map();
     let pages = 0;
-    for await (const { kvs, more } of readPages(
-      asking,
-      { keysOnly: true, ...prefixRange(prefix) },
-      () => KEYS,
-    )) {
-      for (const { key, leaseId } of kvs) {
-        const name = leaseId !== 0n && parseEntryKey(key.toString(), leaseId) ? pathIn(key, "") : undefined;
-        if (name !== undefined) names.add(name);
+    let all = true;
+    const keys = readPages(asking, { keysOnly: true, ...prefixRange(prefix) }, () => KEYS);
+    for await (const { kvs, more } of keys) {
+      for (const { key } of kvs) {
+        const name = ENTRY.test(key.toString("latin1", Math.max(0, key.length - 40)))
+          ? pathIn(key, "")
+          : undefined;
+        if (name === undefined) continue;
+        const tried = found.get(name) ?? [];
+        if (tried.length < TRIED) found.set(name, [...tried, key]);
       }
-      if (!more) return { names, all: true };
-      if (++pages === PAGES) break;
+      if (more && ++pages === PAGES) all = false;
+      if (!more || !all) break;
     }
-    return { names, all: false };
+    const names = new Set<string>();
+    for (const name of nestedIn(found)) if (await isInUse(asking, found.get(name) ?? [])) names.add(name);
+    return { names, all };
   });
+}
+
+/** Those that are below another one, or above. */
+function nestedIn(found: Candidates): ReadonlySet<string> {
+  const all = new Set(found.keys());
+  return new Set(
+    [...all].flatMap((name) => {
+      const above = aboveOf(name, all);
+      return above.length > 0 ? [name, ...above] : [];
+    }),
+  );
+}
+
+/** Whether one of these keys belongs to a lease, as each entry does. */
+async function isInUse({ services, policy }: Asking, keys: readonly Buffer[]): Promise<boolean> {
+  const { ranges } = await services.client.ranges(
+    keys.map((key) => ({ key })),
+    policy,
+  );
+  return ranges.some(({ kvs }) => kvs.some(({ key, leaseId }) => parseEntryKey(key.toString(), leaseId)));
 }
 
 /** The names above a name that are among `names`. */

@@ -52,7 +52,7 @@ describe("leasehold", () => {
 
     for (const { code, stderr } of ends) {
       expect(code).toBe(69);
-      expect(stderr).toMatch(/connect ECONNREFUSED 127\.0\.0\.1:1; check --endpoints/);
+      expect(stderr).toMatch(/connect ECONNREFUSED 127\.0\.0\.1:1\. Is etcd running\?; check --endpoints/);
     }
   });
 

@@ -454,8 +454,8 @@ const MUTEX: readonly Mutant[] = [
     patches: [
       {
         file: "etcd/batch.js",
-        from: "if (batch.length > 1 && refused(error))\n                this.#oneByOne(request.remaining(), inDoubt(error));",
-        to: "if (batch.length > 1)\n                this.#oneByOne(request.remaining(), false);",
+        from: "if (batch.length > 1 && refused(error)) {",
+        to: "if (batch.length > 1) {\n                this.#oneByOne(request.remaining(), false);\n            } else if (false) {",
       },
       // Without this, the session would attribute to a proxy what it has sent twice itself.
       {

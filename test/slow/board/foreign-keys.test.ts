@@ -96,7 +96,7 @@ const SUBJECTS: Readonly<Record<string, (root: string, count: number) => Promise
 
 describe("thousands of foreign keys under nested names", { timeout: 60_000 }, () => {
   for (const [what, run] of Object.entries(SUBJECTS))
-    test(`cost ${what} no more than 2.5 times as much for twice the keys, and stop the event loop for a part of that only`, async () => {
+    test(`cost ${what} no more than 3.2 times as much for twice the keys, and stop the event loop for a part of that only`, async () => {
       // Without what the first run compiles. Of three runs, what other processes have disturbed least.
       await run("few", FEW);
       const least = async (root: string, count: number): Promise<Cost> => {
@@ -109,7 +109,7 @@ describe("thousands of foreign keys under nested names", { timeout: 60_000 }, ()
       };
       const [few, many] = [await least("few", FEW), await least("many", 2 * FEW)];
 
-      expect(many.cpu / few.cpu).toBeLessThan(2.5);
+      expect(many.cpu / few.cpu).toBeLessThan(3.2);
       expect(many.stall).toBeLessThan(0.5);
     });
 });

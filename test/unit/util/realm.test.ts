@@ -8,6 +8,8 @@ import { isAbortSignal, isBytes, isError, isPromise } from "../../../src/util/re
 /** As in a DOM of JavaScript: no class of Node.js is above it. */
 class ForeignSignal {
   readonly aborted = false;
+  throwIfAborted(): void {}
+  addEventListener(): void {}
   get [Symbol.toStringTag](): string {
     return "AbortSignal";
   }
@@ -24,6 +26,10 @@ describe("where others have replaced the globals of Node.js", () => {
     expect([theirs("new Uint8Array(1)"), Buffer.alloc(1)].map(isBytes)).toEqual([true, true]);
     expect([theirs("Promise.resolve()"), (async () => {})()].map(isPromise)).toEqual([true, true]);
     expect([new ForeignSignal(), new AbortController().signal].map(isAbortSignal)).toEqual([true, true]);
+    // A polyfill of old, which could not be used.
+    expect(
+      isAbortSignal({ aborted: false, addEventListener() {}, [Symbol.toStringTag]: "AbortSignal" }),
+    ).toBe(false);
     for (const is of [isError, isBytes, isPromise, isAbortSignal])
       expect([undefined, null, "x", 1, {}, [], new Uint16Array(1), theirs("({})")].map(is)).not.toContain(
         true,

@@ -10,6 +10,13 @@ const CROWD: Partial<Hunt> = { workers: 2, lanes: 12, names: 6, nested: true };
 /** Without this, the lists of the lease's keys would find what these mutants leave behind before the lab does. */
 const NO_SWEEP: Patch = { file: "session/key-audit.js", from: "this.audit.add(this);", to: "" };
 
+/** A deletion that some watch has reported is not known when the turn comes. */
+const KNOWS_NOTHING: Patch = {
+  file: "queue/entry.js",
+  from: "return this.lease.services.watches.deletionOf(this.key, this.#madeAt) > (this.#revision ?? 0n);",
+  to: "return false;",
+};
+
 const MUTEX: readonly Mutant[] = [
   {
     name: "deadline-from-receipt",
@@ -91,6 +98,8 @@ const MUTEX: readonly Mutant[] = [
         from: "if (events.some(({ kv }) => this.#isOwnEnd(kv)))",
         to: "if (events.every(({ kv }) => this.#isOwnEnd(kv)))",
       },
+      // Else the deletion that the watches have reported is known at the grant.
+      KNOWS_NOTHING,
     ],
     hunt: t1(["purge"], { workers: 4, lanes: 2, names: 2 }),
   },
@@ -119,6 +128,7 @@ const MUTEX: readonly Mutant[] = [
         from: "this.#decide(answer);",
         to: "this.reading = 0;\n            this.#decide(answer);\n            if (this.gone)\n                this.#end(() => this.outcome.keyGone());",
       },
+      KNOWS_NOTHING,
     ],
     // In the lab, nobody knows what a client was shown.
   },

@@ -10,7 +10,7 @@ import { EtcdRefusedError } from "../errors.js";
 import type { Clock, Timer } from "../util/clock.js";
 import type { Timers } from "../util/timers.js";
 import type { EtcdClient } from "./client.js";
-import { type Member, type Range, UnansweredError, type WatchEvent } from "./port.js";
+import { type Member, type Range, UnansweredError } from "./port.js";
 import { type RangesAnswer, readRanges } from "./ranges.js";
 import { Backoff } from "./retry.js";
 import {
@@ -106,24 +106,26 @@ class IdleWatches {
 
 interface Deletion {
   readonly revision: bigint;
-  readonly streams: object;
+  readonly by: object;
   /** The number of its report. */
   readonly count: number;
 }
 
-/** The last deletions that any watch has reported, also one that was cancelled meanwhile, by key, the oldest first. */
+/**
+ * The last deletions that this process knows of, by key, the oldest first: any watch has reported them, also one that was cancelled
+ * meanwhile, or an answer has shown that a key is missing.
+ */
 class Deletions {
   /** Of all reports so far. */
   count = 0;
   readonly #byKey = new Map<string, Deletion>();
 
-  /** `streams`: those of one member. Others, after them, may be those of an etcd that was restored, with lower revisions. */
-  report({ kv: { key, modRevision: revision } }: WatchEvent, streams: object): void {
-    const text = keyText(key);
-    const last = this.#byKey.get(text);
-    if (last?.streams === streams && last.revision >= revision) return;
-    this.#byKey.delete(text);
-    this.#byKey.set(text, { revision, streams, count: ++this.count });
+  /** `by`: the streams to one member. Others, after them, may be those of an etcd that was restored, with lower revisions. */
+  report(key: string, revision: bigint, by: object): void {
+    const last = this.#byKey.get(key);
+    if (last?.by === by && last.revision >= revision) return;
+    this.#byKey.delete(key);
+    this.#byKey.set(key, { revision, by, count: ++this.count });
     const [oldest] = this.#byKey.keys();
     if (this.#byKey.size > MAX_KEPT && oldest !== undefined) this.#byKey.delete(oldest);
   }
@@ -201,14 +203,19 @@ export class WatchHub {
       : undefined;
   }
 
-  /** How many deletions the watches have reported. */
+  /** How many deletions are known so far. */
   get deletions(): number {
     return this.#deletions.count;
   }
 
+  /** The answer to a request has shown that the key is gone, at this revision. */
+  shownGone(key: string, revision: bigint): void {
+    this.#deletions.report(key, revision, this);
+  }
+
   /**
-   * Revision of the last deletion of the key that a watch has reported; 0n if none has since there were so many `deletions`. An earlier
-   * one says nothing: etcd may have been restored from a snapshot, whose revisions are lower.
+   * Revision by which the key is known to be deleted; 0n if nothing has shown it since so many `deletions` were known. An earlier
+   * report says nothing: etcd may have been restored from a snapshot, whose revisions are lower.
    */
   deletionOf(key: string, since: number): bigint {
     return this.#deletions.of(keyText(key), since);
@@ -288,7 +295,7 @@ export class WatchHub {
       },
       tokenExpired: () => this.#renewToken(open),
       failed: (why) => this.client.pool.fail(member, why),
-      deleted: (event) => this.#deletions.report(event, open),
+      deleted: ({ kv }) => this.#deletions.report(keyText(kv.key), kv.modRevision, open),
       keepForReuse: (watch) => this.#idleWatches.add(watch),
     };
     return open;

@@ -1,5 +1,5 @@
 import { KindMismatchError } from "../errors.js";
-import type { KeyValue } from "../etcd/port.js";
+import type { KeyValue, Range } from "../etcd/port.js";
 import { entryKey, type EntryValue, parseEntryValue, pathOf } from "../keys.js";
 import { entryFound, type FoundEntry, isSameGroup, type LockKind, mayMeet } from "../kinds.js";
 import type { Lease } from "../session/lease.js";
@@ -96,13 +96,27 @@ export class QueueEntry {
     return this.#leaving;
   }
 
-  /** A watch of this process has reported the deletion of its key: perhaps before the answer to its join, on another stream. */
+  /**
+   * A watch of this process has reported the deletion of its key, perhaps before the answer to its join, on another stream; or an
+   * answer has shown the queue without it, perhaps before a lagging member tells of the end of the entry before it.
+   */
   get knownGone(): boolean {
     return this.lease.services.watches.deletionOf(this.key, this.#madeAt) > (this.#revision ?? 0n);
   }
 
   is(kv: KeyValue): boolean {
     return kv.createRevision === this.#revision && kv.key.toString() === this.key;
+  }
+
+  /** Whether an answer of a later revision shows that it is gone: the range has its key, and would begin or end beyond it. */
+  isMissingIn({ key, end, order, limit, maxCreateRevision }: Range, { kvs }: RangeResult): boolean {
+    const revision = this.#revision ?? 0n;
+    if (end === undefined ? this.key !== key : this.key < key || this.key >= end) return false;
+    if (maxCreateRevision !== undefined && maxCreateRevision < revision) return false;
+    if (kvs.some((kv) => this.is(kv))) return false;
+    const last = kvs.at(-1);
+    if (last === undefined || limit === undefined || kvs.length < limit) return true;
+    return order === "newest first" ? last.createRevision < revision : last.createRevision > revision;
   }
 
   /** Whether it is the delay key of this entry, of the same create revision. */

@@ -193,10 +193,13 @@ export class Joiner {
     return lease.signal.aborted ? lease.signal.reason : reason;
   }
 
-  #confirm(entry: QueueEntry, revision: bigint, { succeeded }: TxnAnswer): JoinedEntry {
+  #confirm(entry: QueueEntry, revision: bigint, { succeeded, ranges }: TxnAnswer): JoinedEntry {
+    const { own } = this.#queueOf(entry);
+    const found = ranges.filter((range) => range !== undefined);
     if (!succeeded) entry.foundExecuted();
+    else if (own.joined.length > 0) own.shownBy(entry.mode.readsToJoin(entry), found, revision);
     const joined = entry.confirmed(revision);
-    this.#queueOf(entry).own.add(joined);
+    own.add(joined);
     return joined;
   }
 

@@ -13,7 +13,7 @@
 // (`Waiter.sessionEnded`).
 // Whatever entry is not wanted then is deleted by `leave`, which etcd must confirm, and whose answer wakes the next of ours.
 import { KindMismatchError } from "../errors.js";
-import type { Txn, TxnAnswer } from "../etcd/port.js";
+import type { Range, Txn, TxnAnswer } from "../etcd/port.js";
 import type { CallPolicy } from "../etcd/retry.js";
 import { entryKey, pathOf, sessionRange } from "../keys.js";
 import { type LockKind, mayMeet } from "../kinds.js";
@@ -31,6 +31,7 @@ import {
   type Granted,
   GRANTED_UNSEEN,
   type LockMode,
+  type RangeResult,
   UNKNOWN,
   type Unknown,
 } from "./lock-mode.js";
@@ -156,6 +157,14 @@ export class SessionEntries {
     const { name } = this;
     const found = entries.find((entry) => !entry.leaving && !mayMeet(kind, entry.kind));
     return found && new KindMismatchError({ name, kind }, found, found.key);
+  }
+
+  /** What an answer shows of our entries: one that it should contain, and does not, is as good as the event of its deletion. */
+  shownBy(ranges: readonly Range[], results: readonly RangeResult[], revision: bigint): void {
+    for (const entry of this.staying) {
+      const isMissing = ranges.some((range, n) => results[n] && entry.isMissingIn(range, results[n]));
+      if (isMissing && entry.revision < revision) this.lease.services.watches.shownGone(entry.key, revision);
+    }
   }
 
   remove(entry: QueueEntry): void {
@@ -410,6 +419,7 @@ export class Queue {
     // Rejects when the session ends, which ends the waits, too, or when etcd refuses the read, as it then refuses theirs.
     const answer = await client.ranges(ours, this.lease.policy("read the own keys")).catch(() => undefined);
     const kvs = answer?.ranges.flatMap((range) => range.kvs) ?? [];
+    if (answer) this.own.shownBy(ours, answer.ranges, answer.header.revision);
     for (const [waiter, next] of this.#followers.of(entry)) {
       if (this.own.followedBy(next) === entry) continue;
       this.#followers.remove(waiter, entry);
@@ -468,6 +478,7 @@ export class Queue {
       if (!answer.succeeded && entry.held && entry.delayKey !== undefined) this.own.doubt(entry);
       else if (!answer.succeeded) this.deletedAlone(entry);
       const found = answer.ranges.slice(-ranges.length).filter((range) => range !== undefined);
+      this.own.shownBy(ranges, found, answer.header.revision);
       this.#removed(entry, (next) => next.mode === follower?.mode && next.mode.isFirst(next, found));
       return answer.succeeded || (doubted && !by);
     } finally {

@@ -2,6 +2,7 @@
 import { afterEach, describe, expect, test, vi } from "vitest";
 import type { CheckedLock } from "../../../src/options/lock.js";
 import { ExclusiveHoldHandle } from "../../../src/hold/hold.js";
+import { reader, writer } from "../../../src/queue/lock-mode.js";
 import { LockTable } from "../../../src/queue/queue.js";
 import { settle } from "../../support/fakes/fake-clock.js";
 import { FakeCluster, HEADER, LEASE_ID } from "../../support/fakes/fake-connection.js";
@@ -26,9 +27,9 @@ function world() {
     return cluster.member.of("txn");
   };
   /** Answers the latest transaction: it has put its key at that revision, into an empty queue. */
-  const joined = async (revision: bigint) => {
+  const joined = async (revision: bigint, key = KEY) => {
     const header = { ...HEADER, revision };
-    const kvs = [keyValue({ key: KEY, createRevision: revision, modRevision: revision })];
+    const kvs = [keyValue({ key, createRevision: revision, modRevision: revision })];
     const join = (await txns()).at(-1)!;
     join.answer({ succeeded: true, header, ranges: [{ header, kvs, count: 1, more: false }] });
     await settle();
@@ -108,4 +109,89 @@ describe("a hold whose key is deleted in the turn of its grant", () => {
       expect(warn).toHaveBeenCalledTimes(looks ? 0 : 1);
     },
   );
+});
+
+describe("an answer that should show an entry of the session, and does not", () => {
+  const PATH = "jobs/";
+  const ALL = { key: PATH, end: "jobs0" };
+  const NEWEST = { ...ALL, order: "newest first", limit: 1 } as const;
+  const OLDEST = { ...ALL, order: "oldest first", limit: 1 } as const;
+
+  test.each([
+    ["the range is empty", ALL, [], true],
+    ["the range has the key", ALL, [JOINED], false],
+    ["the range has other keys only", ALL, [JOINED - 1n, JOINED + 1n], true],
+    ["the range ends before the key", { key: PATH, end: `${KEY.slice(0, -1)}` }, [], false],
+    ["only the key was read", { key: KEY }, [], true],
+    ["another key was read", { key: `${KEY}-2` }, [], false],
+    ["only older entries were read", { ...ALL, maxCreateRevision: JOINED - 1n }, [], false],
+    ["the newest entry is older", NEWEST, [JOINED - 1n], true],
+    ["the newest entry is younger", NEWEST, [JOINED + 1n], false],
+    ["the oldest entry is younger", OLDEST, [JOINED + 1n], true],
+    ["the oldest entry is older", OLDEST, [JOINED - 1n], false],
+  ])("is known to be gone: %s", async (_, range, found, gone) => {
+    const { queue, joined } = world();
+    const waiter = queue.join();
+    await joined(JOINED);
+    const entry = await waiter.granted;
+    const kvs = found.map((createRevision) =>
+      keyValue({ key: createRevision === JOINED ? KEY : `jobs/${createRevision}`, createRevision }),
+    );
+    const results = [{ kvs, count: kvs.length, more: false }];
+
+    queue.own.shownBy([range], results, JOINED);
+    expect(entry.knownGone, "by its own join").toBe(false);
+
+    queue.own.shownBy([range], results, JOINED + 5n);
+    expect(entry.knownGone).toBe(gone);
+  });
+
+  test("has ended when its caller gets it after a join of the same session was shown the queue", async () => {
+    const { queue, txns, joined } = world();
+    const waiter = queue.join({ mode: writer });
+    await joined(JOINED, KEY.replace("/", "/write/"));
+    const lock = new ExclusiveHoldHandle(queue, await waiter.granted, false);
+    const reading = queue.join({ mode: reader });
+    const header = { ...HEADER, revision: JOINED + 2n };
+    const empty = { header, kvs: [], count: 0, more: false };
+    (await txns()).at(-1)!.answer({ succeeded: true, header, ranges: [undefined, empty, empty] });
+    await reading.granted;
+
+    lock.started({ kind: "writer", name: "jobs", options: {} as CheckedLock });
+
+    expect([lock.held, lock.signal.aborted]).toEqual([false, true]);
+  });
+
+  test("isn't granted by a lagging member after a leave of the same session was shown the queue", async () => {
+    const { queue, txns, joined } = world();
+    const first = queue.join({ mode: writer });
+    await joined(JOINED, KEY.replace("/", "/write/"));
+    const held = await first.granted;
+    const waiters = [queue.join({ mode: reader }), queue.join({ mode: reader })];
+    for (const revision of [JOINED + 1n, JOINED + 2n]) {
+      const header = { ...HEADER, revision };
+      const found = {
+        header,
+        kvs: [keyValue({ key: held.key, createRevision: JOINED })],
+        count: 1,
+        more: false,
+      };
+      const nothing = { header, kvs: [], count: 0, more: false };
+      (await txns()).at(-1)!.answer({ succeeded: true, header, ranges: [undefined, nothing, found] });
+    }
+    const [entry, next] = (await txns(), queue.own.joined.slice(1));
+    void queue.leave(held);
+    const header = { ...HEADER, revision: JOINED + 4n };
+    const nothing = { header, kvs: [], count: 0, more: false };
+    const kvs = [keyValue({ key: next!.key, createRevision: next!.revision })];
+    (await txns()).at(-1)!.answer({
+      succeeded: true,
+      header,
+      ranges: [undefined, { header, kvs, count: 1, more: false }, nothing, nothing],
+    });
+
+    expect(await waiters[1]!.granted).toBe(next);
+    waiters[0]!.turnGranted();
+    expect([entry!.held, queue.own.joined.includes(entry!)]).toEqual([false, false]);
+  });
 });

@@ -109,13 +109,13 @@ export class QueueEntry {
   }
 
   /** Whether an answer of a later revision shows that it is gone: the range has its key, and would begin or end beyond it. */
-  isMissingIn({ key, end, order, limit, maxCreateRevision }: Range, { kvs }: RangeResult): boolean {
+  isMissingIn({ key, end, order, maxCreateRevision }: Range, { kvs, more }: RangeResult): boolean {
     const revision = this.#revision ?? 0n;
     if (end === undefined ? this.key !== key : this.key < key || this.key >= end) return false;
     if (maxCreateRevision !== undefined && maxCreateRevision < revision) return false;
     if (kvs.some((kv) => this.is(kv))) return false;
     const last = kvs.at(-1);
-    if (last === undefined || limit === undefined || kvs.length < limit) return true;
+    if (!more || last === undefined) return true;
     return order === "newest first" ? last.createRevision < revision : last.createRevision > revision;
   }
 

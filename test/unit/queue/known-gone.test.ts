@@ -125,11 +125,13 @@ describe("an answer that should show an entry of the session, and does not", () 
     ["only the key was read", { key: KEY }, [], true],
     ["another key was read", { key: `${KEY}-2` }, [], false],
     ["only older entries were read", { ...ALL, maxCreateRevision: JOINED - 1n }, [], false],
-    ["the newest entry is older", NEWEST, [JOINED - 1n], true],
-    ["the newest entry is younger", NEWEST, [JOINED + 1n], false],
-    ["the oldest entry is younger", OLDEST, [JOINED + 1n], true],
-    ["the oldest entry is older", OLDEST, [JOINED - 1n], false],
-  ])("is known to be gone: %s", async (_, range, found, gone) => {
+    ["the newest entry is older", NEWEST, [JOINED - 1n], true, "more"],
+    ["the newest entry is younger", NEWEST, [JOINED + 1n], false, "more"],
+    ["the only entry is younger", NEWEST, [JOINED + 1n], true],
+    ["the oldest entry is younger", OLDEST, [JOINED + 1n], true, "more"],
+    ["the oldest entry is older", OLDEST, [JOINED - 1n], false, "more"],
+    ["the only entry is older", OLDEST, [JOINED - 1n], true],
+  ])("is known to be gone: %s", async (_, range, found, gone, more = "") => {
     const { queue, joined } = world();
     const waiter = queue.join();
     await joined(JOINED);
@@ -137,7 +139,7 @@ describe("an answer that should show an entry of the session, and does not", () 
     const kvs = found.map((createRevision) =>
       keyValue({ key: createRevision === JOINED ? KEY : `jobs/${createRevision}`, createRevision }),
     );
-    const results = [{ kvs, count: kvs.length, more: false }];
+    const results = [{ kvs, count: kvs.length, more: more !== "" }];
 
     queue.own.shownBy([range], results, JOINED);
     expect(entry.knownGone, "by its own join").toBe(false);

@@ -1,6 +1,6 @@
 import os from "node:os";
 import { defineConfig } from "vitest/config";
-import { filesThatNeedEtcd } from "./scripts/etcd-tests.js";
+import { filesThatNeedEtcd } from "./scripts/needs-etcd.js";
 import { SlowFirst } from "./test/support/slow-first.js";
 import { transportEnv, transportPlugin } from "./test/support/transport.js";
 

@@ -1,4 +1,5 @@
 // `npm test [-- FILTER …]`: unit and integration tests against a separate etcd. `npm run test:all [-- FILTER …]`: all tests.
+// `npm run test:all -- GROUP`: a group of groups.js, such as "browser".
 // Arguments are passed to vitest: `npm test -- mutex`, `npm test -- -t "aborts"`; a filter searches all tests. In CI, files that
 // failed beside others run again alone. Without an etcd, it runs the files that need none, and says which it did not run; in CI that
 // is an error, because nobody would read it.
@@ -8,7 +9,7 @@ import os from "node:os";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
 import { EtcdMissingError, exitWhenMissing, findEtcd } from "../test/support/etcd/etcd.js";
-import { filesThatNeedEtcd } from "./etcd-tests.js";
+import { filesThatNeedEtcd } from "./needs-etcd.js";
 import { newFailures, repeatable } from "./unsteady.js";
 
 const ROOT = fileURLToPath(new URL("../", import.meta.url));
@@ -16,7 +17,9 @@ const ROOT = fileURLToPath(new URL("../", import.meta.url));
 const SHORT = { projects: ["unit", "integration", "alone"], folders: ["unit", "integration", "interop"] };
 const LONG = { projects: ["slow", "meta", "slow-alone"], folders: ["slow", "meta", "package"] };
 
-const missing = await findEtcd().then(announce, withoutEtcd);
+const group = await groupIn(process.argv.slice(2));
+const missing = group ? undefined : await findEtcd().then(announce, withoutEtcd);
+process.exitCode = await (group ?? suite)();
 
 /** @param {import("../test/support/etcd/etcd-find.js").Etcd} etcd */
 function announce({ version, etcd }) {
@@ -111,4 +114,10 @@ function choosesTests(word, /** @type {number} */ index, /** @type {readonly str
   return !word.startsWith("-") && !(before.startsWith("--") && !before.includes("="));
 }
 
-process.exitCode = await suite();
+/** The group that the words name, with its options. @param {readonly string[]} words */
+async function groupIn([first, name = "", ...args]) {
+  if (first !== "--all") return undefined;
+  const { GROUPS } = await import("./groups.js");
+  const group = GROUPS[name];
+  return group && (() => group(args));
+}

@@ -5,7 +5,7 @@ import path from "node:path";
 import { fileURLToPath } from "node:url";
 import { EXIT_NOT_RUN } from "./exit-not-run.js";
 
-const ROOT = fileURLToPath(new URL("../", import.meta.url));
+export const ROOT = fileURLToPath(new URL("../", import.meta.url));
 
 /**
  * @param {string} filter

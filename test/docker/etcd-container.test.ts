@@ -1,4 +1,4 @@
-// The library on an etcd in a container, the setup of testcontainers users. Run by scripts/docker-tests.js.
+// The library on an etcd in a container, the setup of testcontainers users. Run by `npm run test:all -- docker`.
 import { getContainerRuntimeClient, type StartedTestContainer } from "testcontainers";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { connect, LockLostError, Mutex, type Cluster } from "../../src/index.js";

@@ -1,4 +1,4 @@
-// `leasehold/testing` with an image. Run by scripts/docker-tests.js.
+// `leasehold/testing` with an image. Run by `npm run test:all -- docker`.
 import { describe, expect, it } from "vitest";
 import { connect, LockLostError, Mutex } from "../../src/index.js";
 import { startEtcd } from "../../src/testing/start.js";

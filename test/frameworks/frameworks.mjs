@@ -1,5 +1,5 @@
 // Runs the recipes of examples/frameworks against the real packages, an etcd and a Redis: in a folder with the packed library, by
-// `node scripts/framework-tests.js`. ETCD and REDIS_PORT say where they are; without a Redis, BullMQ's test is left out.
+// `npm run test:all -- frameworks`. ETCD and REDIS_PORT say where they are; without a Redis, BullMQ's test is left out.
 import assert from "node:assert/strict";
 import { EventEmitter, once } from "node:events";
 import { createServer } from "node:http";

@@ -1,4 +1,4 @@
-// The guardian under PM2, which ends a whole tree of processes: run by `node scripts/framework-tests.js`, with an etcd at ETCD.
+// The guardian under PM2, which ends a whole tree of processes: run by `npm run test:all -- frameworks`, with an etcd at ETCD.
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
 import { mkdtemp, rm } from "node:fs/promises";

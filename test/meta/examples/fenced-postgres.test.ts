@@ -6,7 +6,7 @@ import { fenceIn, overtaken } from "../../support/fixtures/overtaken.js";
 import { PgliteServer } from "../../support/servers/pglite-server.js";
 import { type PostgresServer, startPostgres } from "../../support/servers/postgres.js";
 
-/** Set by scripts/postgres-tests.js: the version of a real server. */
+/** Set by `npm run test:all -- postgres`: the version of a real server. */
 const POSTGRES = process.env["LEASEHOLD_POSTGRES"];
 const TABLE = "CREATE TABLE rate (currency text PRIMARY KEY, value numeric, fence bigint NOT NULL DEFAULT 0)";
 

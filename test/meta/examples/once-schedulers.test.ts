@@ -1,5 +1,5 @@
 // Three replicas of each example with a scheduler, with clocks 5 s ahead, right, and 5 s behind, which are killed at random.
-// LEASEHOLD_ONCE_TICKS, set by scripts/once-tests.js, is the number of ticks; LEASEHOLD_ONCE_SEED seeds the kills.
+// LEASEHOLD_ONCE_TICKS, set by `npm run test:all -- once`, is the number of ticks; LEASEHOLD_ONCE_SEED seeds the kills.
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { startEtcd, type EtcdCluster } from "../../support/etcd/etcd.js";
 import { buildPackage } from "../../support/fixtures/examples.js";

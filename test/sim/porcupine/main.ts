@@ -1,4 +1,4 @@
-// `node scripts/porcupine-tests.js`: checks the histories of simulated runs, or of a run of the lab, with Porcupine.
+// `npm run sim:porcupine --`: checks the histories of simulated runs, or of a run of the lab, with Porcupine.
 import { mkdirSync } from "node:fs";
 import os from "node:os";
 import path from "node:path";
@@ -14,7 +14,7 @@ import { HAND_MADE } from "./hand-made.js";
 import { PorcupineJudge, type ObjectVerdict } from "./judge.js";
 import { Summary } from "./summary.js";
 
-const USAGE = `node scripts/porcupine-tests.js [options]
+const USAGE = `npm run sim:porcupine -- [options]
   --seeds N       that many seeds, from --seed on (default: 200)
   --seed N        the first seed (default: 1)
   --mutant LIST   these rules of the lab's table are broken, one at a time: each must have a history that is not legal
@@ -86,7 +86,7 @@ async function checkLab(judge: PorcupineJudge, folder: string): Promise<void> {
   const verdicts = await judge.check("lab", operations);
   summary.add(verdicts);
   for (const verdict of verdicts)
-    report(verdict, "the run", `node scripts/porcupine-tests.js --lab ${folder}`);
+    report(verdict, "the run", `npm run sim:porcupine -- --lab ${folder}`);
   console.log(summary.text());
 }
 
@@ -117,7 +117,7 @@ async function checkMutant(judge: PorcupineJudge, mutant: string): Promise<void>
   fail(`${mutant}: no illegal history with the seeds ${seeds[0]} to ${seeds.at(-1)}`);
 }
 
-const replayOf = (seed: number): string => `node scripts/porcupine-tests.js --seed ${seed} --seeds 1`;
+const replayOf = (seed: number): string => `npm run sim:porcupine -- --seed ${seed} --seeds 1`;
 
 interface Which {
   readonly seed: number;

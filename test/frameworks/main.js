@@ -7,11 +7,11 @@ import os from "node:os";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
-import { startEtcd } from "../test/support/etcd/etcd.js";
-import { startRedis } from "../test/support/servers/redis.js";
-import { exitNotRun } from "./vitest-run.js";
+import { startEtcd } from "../support/etcd/etcd.js";
+import { startRedis } from "../support/servers/redis.js";
+import { exitNotRun } from "../../scripts/vitest-run.js";
 
-const ROOT = fileURLToPath(new URL("../", import.meta.url));
+const ROOT = fileURLToPath(new URL("../../", import.meta.url));
 const TSC = path.join(ROOT, "node_modules/typescript/bin/tsc");
 const PACKAGES = [
   ...["fastify@5", "express@5", "@types/express@5", "bullmq@5", "pm2@7"],

@@ -1,6 +1,6 @@
 // `node scripts/busy-times.js [ROUNDS]`: what becomes of the lock of a process whose main thread stands still, with a TTL of 5 s and
 // the renewal in a worker thread: for less than `maxStallMs`, and for longer; and what the thread costs.
-// The figures of docs/busy-and-dead.md.
+// The figures of docs/leases.md.
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import os from "node:os";

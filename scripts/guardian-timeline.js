@@ -1,4 +1,4 @@
-// `node scripts/guardian-timeline.js`: draws docs/guardian-timeline.svg, for docs/busy-and-dead.md. The picture is to scale: the deadline is
+// `node scripts/guardian-timeline.js`: draws docs/guardian-timeline.svg, for docs/leases.md. The picture is to scale: the deadline is
 // that of the code, and the time that the guardian takes is the one that is measured on that page.
 import { readFileSync, realpathSync, writeFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
@@ -6,7 +6,7 @@ import { bar, boundaries, mark, STYLE, text, x } from "./lease-timeline.js";
 
 const inRepository = (/** @type {string} */ file) => fileURLToPath(new URL(`../${file}`, import.meta.url));
 const PICTURE = inRepository("docs/guardian-timeline.svg");
-const PAGE = inRepository("docs/busy-and-dead.md");
+const PAGE = inRepository("docs/leases.md");
 const WIDTH = 860;
 const ROW = 50;
 /** When it happens to the holder, as a part of the TTL, and where the picture ends. */
@@ -30,7 +30,7 @@ function measured() {
   const p50 = Number(/\| `kill -9` +\| ([\d.]+)/.exec(page)?.[1]);
   const ttlMs =
     Number(/with a TTL of (\d+) s, 50 rounds each \(`node scripts\/guardian-times/.exec(page)?.[1]) * 1000;
-  if (!(p50 > 0 && ttlMs > 0)) throw new Error("docs/busy-and-dead.md has no figure for kill -9");
+  if (!(p50 > 0 && ttlMs > 0)) throw new Error("docs/leases.md has no figure for kill -9");
   return { p50, ttlMs };
 }
 

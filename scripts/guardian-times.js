@@ -1,6 +1,6 @@
 // `node scripts/guardian-times.js [ROUNDS]`: how long the next holder waits after the end of a process that `guardian: true` guards,
 // with a TTL of 15 s, for each way to end; how long the next leader waits for one whose work hangs; and what a guardian costs.
-// The figures of docs/busy-and-dead.md.
+// The figures of docs/leases.md.
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { mkdirSync, rmdirSync, writeFileSync } from "node:fs";

@@ -1,4 +1,4 @@
-// `node scripts/lease-timeline.js`: draws docs/lease-timeline.svg, and writes its figures into the tables of two guides. The
+// `node scripts/lease-timeline.js`: draws docs/lease-timeline.svg, and writes its figures into the tables of docs/leases.md. The
 // picture is to scale: the figures are those of the code.
 import { readFileSync, realpathSync, writeFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
@@ -6,8 +6,7 @@ import { between, markdownTable } from "../test/support/fixtures/markdown.js";
 
 const inRepository = (/** @type {string} */ file) => fileURLToPath(new URL(`../${file}`, import.meta.url));
 const PICTURE = inRepository("docs/lease-timeline.svg");
-const TTL_PAGE = inRepository("docs/choosing-a-ttl.md");
-const PROMISE_PAGE = inRepository("docs/what-a-lease-cannot-promise.md");
+const PAGE = inRepository("docs/leases.md");
 const TTLS = [2, 5, 10, 15, 30, 60];
 
 /** @param {string} file @param {RegExp} pattern @returns {number} the number that the pattern finds in the file */
@@ -29,7 +28,7 @@ export function boundaries() {
 
 const percent = (/** @type {number} */ part) => `${Math.round(part * 100)} %`;
 
-/** @param {string} page docs/choosing-a-ttl.md @returns {string} the page with the figures of the code */
+/** @param {string} page docs/leases.md @returns {string} the page with the figures of the code */
 export function withTtls(page) {
   const { renewal, jeopardy, deadline, call } = boundaries();
   const of = (/** @type {number} */ ttl) => (/** @type {number} */ part) =>
@@ -50,7 +49,7 @@ export function withTtls(page) {
   return between(page, "ttl", markdownTable([head, ...rows]));
 }
 
-/** @param {string} page docs/what-a-lease-cannot-promise.md @returns {string} the page with the figures of the code */
+/** @param {string} page docs/leases.md @returns {string} the page with the figures of the code */
 export function withTimeline(page) {
   const { renewal, jeopardy, deadline } = boundaries();
   const rows = [
@@ -153,6 +152,5 @@ export function timeline() {
 
 if (realpathSync(process.argv[1] ?? "") === fileURLToPath(import.meta.url)) {
   writeFileSync(PICTURE, timeline());
-  writeFileSync(TTL_PAGE, withTtls(readFileSync(TTL_PAGE, "utf8")));
-  writeFileSync(PROMISE_PAGE, withTimeline(readFileSync(PROMISE_PAGE, "utf8")));
+  writeFileSync(PAGE, withTtls(withTimeline(readFileSync(PAGE, "utf8"))));
 }

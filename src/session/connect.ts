@@ -90,14 +90,14 @@ export interface ConnectOptions {
   /**
    * `true`: a small process of its own revokes the leases of this process at once when this process has ended, however that came: a crash,
    * `kill -9`, a lack of memory, `process.exit()`. The next waiters then do not wait for the TTL. A process that is stopped or blocked
-   * loses nothing by it. One serves all clusters of a process, from the first session on. See docs/busy-and-dead.md.
+   * loses nothing by it. One serves all clusters of a process, from the first session on. See docs/leases.md.
    * @default false
    */
   readonly guardian?: boolean | undefined;
   /**
    * `"worker"`: a worker thread renews the leases, over a connection of its own, so a busy main thread does not lose its locks. What a
    * lock reports is right in the first line that runs after a stall, but for what was taken away by hand meanwhile. See
-   * docs/busy-and-dead.md.
+   * docs/leases.md.
    * @default "main": the thread that calls `connect`
    */
   readonly renewal?: "main" | "worker" | undefined;

@@ -12,7 +12,7 @@ export interface SessionOptions {
    * expired or was revoked by the guardian: writes of the dead holder that are still under way arrive first. This is for resources that
    * can't check a fence, and a bound only if those writes take no longer. A release, and a `close()` after it, hand over at once.
    * Every client waits, Go's and those without the option included. etcd counts in whole seconds, so the wait can be some two seconds
-   * longer. Not for a Semaphore. Like Consul's `LockDelay` and Chubby's lock-delay; see docs/busy-and-dead.md.
+   * longer. Not for a Semaphore. Like Consul's `LockDelay` and Chubby's lock-delay; see docs/leases.md.
    * @default 0: no delay
    */
   readonly releaseDelayMs?: number | undefined;

@@ -1,5 +1,6 @@
 import { EtcdRefusedError } from "../errors.js";
 import { LeaseNotFoundError, type Operation, type Range, type Txn } from "../etcd/port.js";
+import { deletion } from "../session/cleanup.js";
 import type { DelayLease } from "../session/delay-lease.js";
 import type { Lease } from "../session/lease.js";
 import type { JoinedEntry, QueueEntry } from "./entry.js";
@@ -18,9 +19,6 @@ export function puts(entry: QueueEntry): readonly Operation[] {
   if (key === undefined || lease.delay === undefined) return [put(entry)];
   return [put(entry), { kind: "put", key, value, leaseId: lease.delay.leaseId }];
 }
-
-const deletes = ({ key, delayKey }: QueueEntry): readonly Operation[] =>
-  [key, ...(delayKey === undefined ? [] : [delayKey])].map((each) => ({ kind: "delete", key: each }));
 
 export const own = ({ key }: QueueEntry): Operation => ({ kind: "range", key });
 const rangeOperations = (ranges: readonly Range[]): Operation[] =>
@@ -54,19 +52,14 @@ export const announceGrantTxn = (entry: JoinedEntry): Txn => ({
   failure: [],
 });
 
-/** Deletes exactly this entry, with its delay key, which was put in the same transaction, and reads `ranges`, which show the entry that is first after it. */
+/** Deletes exactly this entry, and reads `ranges`, which show the entry that is first after it. */
 export function leaveTxn(entry: QueueEntry, ranges: readonly Range[]): Txn {
-  const { path, key, value, revision } = entry;
+  const { path, key, value, revision, delayKey } = entry;
+  const { queues, compare, success } = deletion({ path, key, revision: revision ?? 0n, delayKey });
   const reads = rangeOperations(ranges);
-  return {
-    queues: [path],
-    // Before its create revision is known, its value shows that it is ours.
-    compare: [
-      revision === undefined ? { kind: "value is", key, value } : { kind: "created at", key, revision },
-    ],
-    success: [...deletes(entry), ...reads],
-    failure: reads,
-  };
+  // Before its create revision is known, its value shows that it is ours.
+  const isOurs = revision === undefined ? [{ kind: "value is", key, value } as const] : compare;
+  return { queues, compare: isOurs, success: [...success, ...reads], failure: reads };
 }
 
 /** etcd rejected a join: marks the lease if a key on it, or its delay lease, is the reason. Returns what the caller gets. */

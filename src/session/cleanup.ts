@@ -20,7 +20,8 @@ export interface CreatedKey {
   readonly delayKey?: string | undefined;
 }
 
-const deletion = ({ path, key, revision, delayKey }: CreatedKey): Txn => ({
+/** Deletes exactly this key, and its delay key with it. */
+export const deletion = ({ path, key, revision, delayKey }: CreatedKey): Txn => ({
   queues: [path],
   compare: [{ kind: "created at", key, revision }],
   success: [

@@ -55,8 +55,8 @@ const MUTEX: readonly Mutant[] = [
     patches: [
       {
         file: "queue/txns.js",
-        from: 'revision === undefined ? { kind: "value is", key, value } : { kind: "created at", key, revision },\n        ],',
-        to: "],",
+        from: 'const isOurs = revision === undefined ? [{ kind: "value is", key, value }] : compare;',
+        to: "const isOurs = [];",
       },
     ],
     // A single caller holds most of the time, under the same key as before, and so also when the late request arrives.
@@ -226,7 +226,7 @@ const MUTEX: readonly Mutant[] = [
     patches: [
       {
         file: "queue/txns.js",
-        from: "success: [...deletes(entry), ...reads]",
+        from: "success: [...success, ...reads]",
         to: 'success: [{ kind: "delete", key }, ...reads]',
       },
       NO_SWEEP,

@@ -254,6 +254,7 @@ export class HoldHandle extends HoldBase implements Hold, Dependent {
 
   /** Its queue does not grant a key that is known to be gone, but the event may have come in the turn of the grant. */
   #hearOfDeletion(): void {
+    this.#entry.used();
     if (this.#entry.knownGone) this.keyDeleted();
   }
 

@@ -54,6 +54,7 @@ export class QueueEntry {
   #joinedBehind: bigint | undefined;
   #held = false;
   #leaving = false;
+  #inUse = false;
 
   constructor({ lease, name, n, mode, value, kind = kindOf(mode) }: EntryParts) {
     this.lease = lease;
@@ -89,6 +90,11 @@ export class QueueEntry {
   /** It is granted. */
   get held(): boolean {
     return this.#held;
+  }
+
+  /** Its caller has the hold, which finds out by itself when the key is gone. */
+  get inUse(): boolean {
+    return this.#inUse;
   }
 
   /** No caller needs it any longer. */
@@ -151,6 +157,10 @@ export class QueueEntry {
 
   granted(): void {
     this.#held = true;
+  }
+
+  used(): void {
+    this.#inUse = true;
   }
 
   leaves(): void {

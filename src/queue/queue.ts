@@ -161,9 +161,11 @@ export class SessionEntries {
 
   /** What an answer shows of our entries: one that it should contain, and does not, is as good as the event of its deletion. */
   shownBy(ranges: readonly Range[], results: readonly RangeResult[], revision: bigint): void {
-    for (const entry of this.staying) {
+    for (const entry of this.#joined) {
+      // A session may have thousands of readers.
+      if (entry.inUse || entry.leaving || entry.revision >= revision) continue;
       const isMissing = ranges.some((range, n) => results[n] && entry.isMissingIn(range, results[n]));
-      if (isMissing && entry.revision < revision) this.lease.services.watches.shownGone(entry.key, revision);
+      if (isMissing) this.lease.services.watches.shownGone(entry.key, revision);
     }
   }
 

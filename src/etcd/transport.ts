@@ -32,12 +32,14 @@ export type NewMember = (
   context: MemberContext & { readonly failures: Failures },
 ) => Member;
 
-/** An etcd in this process, which `leasehold/testing` has started, as `connect` uses it. */
+/** An etcd in this process, which `leasehold/testing` has started, as one cluster uses it. */
 export interface MemoryEntry {
   readonly clock: Clock;
   readonly newMember: NewMember;
   /** Called for each cluster. Returns what is called at the end of each of its `close()`, after its sessions and connections. */
-  readonly connected: (cluster: { readonly closed: AbortSignal }) => () => void;
+  readonly connected: (services: { readonly closed: AbortSignal }) => () => void;
+  /** Called with the cluster, after that: a test names it. */
+  readonly made: (cluster: object) => void;
 }
 
 /** By host. A function throws if the etcd must not be used here. */

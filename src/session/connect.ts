@@ -167,5 +167,7 @@ export function createCluster(
     const ends = [observe?.(services), memory?.connected(services), () => second.close()];
     return () => ends.forEach((end) => end?.());
   };
-  return newCluster(newClusterState(checked, client, { clock, observe: observeBoth, startThread }));
+  const cluster = newCluster(newClusterState(checked, client, { clock, observe: observeBoth, startThread }));
+  memory?.made(cluster);
+  return cluster;
 }

@@ -2,22 +2,53 @@
 // the table by which `connect` finds it, and what a test does to it.
 import { randomUUID } from "node:crypto";
 import { MEMORY, type MemoryEntries, type MemoryEntry, type NewMember } from "../etcd/transport.js";
+import type { Cluster } from "../index.js";
 import { SimEtcd } from "../memory/etcd.js";
-import { Link, type LinkProfile } from "../memory/network/link.js";
+import { Link, type LinkProfile, type LinkState } from "../memory/network/link.js";
 import { SimMember } from "../memory/network/member.js";
-import { LinkWire } from "../memory/network/wire.js";
+import { type CallListener, LinkWire } from "../memory/network/wire.js";
 import type { UnaryRequest } from "../memory/protocol.js";
 import { Random } from "../memory/random.js";
 import { type EtcdTime, RealTime, VirtualTime } from "../memory/time.js";
 import { isReadonly } from "../memory/txn.js";
 import { History } from "./history.js";
 import { type Inside, InsideBackdoor, InsideMember, KEPT_CHANGES, nameOf, type Way } from "./inside.js";
-import { checkAdvance, type CheckedMemory, checkMemory, checkRefusal, type CutMode } from "./options.js";
+import {
+  checkAdvance,
+  checkClient,
+  checkCut,
+  type CheckedMemory,
+  checkMember,
+  checkMemory,
+  checkRefusal,
+  type CutMode,
+} from "./options.js";
 import type { MemoryEtcdOptions } from "./options.js";
 import { RunningEtcd, type TestEtcd } from "./running-etcd.js";
 
+/** What can happen to one client while the others go on. A call that names no member is about all of them. */
+export interface MemoryClient {
+  /** Cuts the link between this client and a member, as `cut()` of the etcd does for all clients. */
+  cut(member?: number, options?: { readonly how?: "silent" | "reset" | undefined }): Promise<void>;
+  /** Ends `cut()` of this client, not that of all clients. */
+  heal(member?: number): Promise<void>;
+  /**
+   * As if the process of this client had been killed: its connections end, and from now on nothing that it sends reaches etcd. Its
+   * keys stay until etcd has waited for the TTL of its lease. The time does not move.
+   *
+   * The code that uses the client still runs, and finds it closed: its locks are lost (`loss: "closed"`), calls that wait
+   * reject with `SessionClosedError`, and so do later ones. `close()` ends at once. Idempotent; `cut()` and `heal()` reject after it.
+   */
+  crash(): Promise<void>;
+}
+
 /** An etcd inside this process. */
 export interface MemoryEtcd extends TestEtcd {
+  /**
+   * One client, for faults that the others do not notice.
+   * @throws {TypeError} if it is no cluster that `connect` has made for the hosts of this etcd.
+   */
+  client(cluster: Cluster): MemoryClient;
   /**
    * The answer to the next write, of whatever client, is lost: etcd executes it, and the client's connection is reset. The client
    * sends its request again after a pause.
@@ -66,12 +97,17 @@ const PASSWORD_MS = 0;
 
 /** The etcd, its time, and its links. */
 class World implements Inside {
+  /** Whether the answer to this request is lost. */
+  loses: (request: UnaryRequest) => boolean = () => false;
+  readonly clients = new WeakMap<object, InsideClient>();
   readonly time: EtcdTime;
   readonly etcd: SimEtcd;
   readonly ways: readonly LinkWay[];
   readonly members: readonly InsideMember[];
   readonly history: History;
   readonly #evenInProduction: boolean;
+  readonly #newLink: (client: number, member: number) => Link;
+  #clientCount = 0;
 
   constructor({ seed, time, version, members, auth, evenInProduction }: CheckedMemory) {
     const random = new Random(seed ?? "");
@@ -92,11 +128,13 @@ class World implements Inside {
     });
     // Another copy of this file may have started some, too, and no name is used again.
     const name = randomUUID().slice(0, 8);
-    this.ways = this.etcd.members.map((_, index) => {
-      const link = new Link(this.time, random.fork(`link ${index}`), loopback(mostMs));
-      link.observer = this.history.observer(nameOf(index));
-      return new LinkWay(`memory://${name}-${index}`, link);
-    });
+    this.ways = this.etcd.members.map((_, index) => new LinkWay(`memory://${name}-${index}`));
+    this.#newLink = (client, member) => {
+      const link = new Link(this.time, random.fork(`link ${client} ${member}`), loopback(mostMs));
+      link.observer = this.history.observer(nameOf(member));
+      link.losesAnswerTo = (request) => this.loses(request as UnaryRequest);
+      return link;
+    };
     this.members = this.ways.map((way, index) => new InsideMember(way, { inside: this, index }));
     this.#evenInProduction = evenInProduction;
     for (const { host } of this.members) entries().set(host, this.#entry);
@@ -115,24 +153,18 @@ class World implements Inside {
           "memoryEtcd({ evenInProduction: true }) allows one that keeps nothing",
       );
     const { time } = this;
+    const count = this.#clientCount++;
+    const client = new InsideClient(this, `c${count}`, (member) => this.#newLink(count, member));
     const connected: MemoryEntry["connected"] = ({ closed }) => {
       let rest = (): void => {};
       closed.addEventListener("abort", () => (rest = time.run()), { once: true });
-      return () => rest();
+      return () => {
+        rest();
+        client.disconnected();
+      };
     };
-    return { clock: time.clock, newMember: this.#newMember, connected };
-  };
-
-  readonly #newMember: NewMember = (host, { pingMs, token }, { options, failures }) => {
-    const index = this.members.findIndex((member) => member.host === host);
-    const { pingTimeoutMs, connectTimeoutMs, auth } = options;
-    const { clock } = this.time;
-    const end = {
-      clock: { ...clock, deliver: (run: () => void) => run() },
-      setting: { pingIntervalMs: pingMs, pingTimeoutMs, connectTimeoutMs },
-    };
-    const wire = new LinkWire(this.ways[index]!.link, this.etcd.members[index]!, end);
-    return new SimMember(host, wire, { failures, clock, token: auth && token });
+    const made = (cluster: object): void => void this.clients.set(cluster, client);
+    return { clock: time.clock, newMember: client.newMember, connected, made };
   };
 }
 
@@ -142,15 +174,30 @@ function entries(): MemoryEntries {
   return (shared[MEMORY] ??= new Map() as MemoryEntries);
 }
 
-/** The link of all clients to one member, as the member's state and the test have it. */
+/** The links of all clients to one member, as the member's state and the test have them. */
 class LinkWay implements Way {
   #state: "runs" | "is paused" | "is dead" = "runs";
   #cut: CutMode | undefined;
+  readonly #links = new Set<ClusterLink>();
+  /** Those whose clusters are closed. etcd may still have streams of theirs, which a fault ends. */
+  readonly #left = new Set<ClusterLink>();
 
-  constructor(
-    readonly host: string,
-    readonly link: Link,
-  ) {}
+  constructor(readonly host: string) {}
+
+  get state(): LinkState {
+    if (this.#state === "is dead") return "cut";
+    return worse(stateOf(this.#cut), this.#state === "is paused" ? "black hole" : "up");
+  }
+
+  add(link: ClusterLink): void {
+    this.#forget();
+    this.#links.add(link);
+  }
+
+  remove(link: ClusterLink): void {
+    this.#left.add(link);
+    this.#forget();
+  }
 
   start(): Promise<void> {
     return this.#become("runs");
@@ -174,7 +221,7 @@ class LinkWay implements Way {
   }
 
   heal(): void {
-    if (this.#cut === "silent") this.link.reset();
+    if (this.#cut === "silent") for (const { link } of this.#links) link.reset();
     this.#cut = undefined;
     this.#connect();
   }
@@ -190,8 +237,124 @@ class LinkWay implements Way {
   }
 
   #connect(): void {
-    if (this.#state === "is dead" || this.#cut === "reset") this.link.set("cut");
-    else this.link.set(this.#state === "is paused" || this.#cut === "silent" ? "black hole" : "up");
+    for (const link of this.#links) link.connect();
+    this.#forget();
+  }
+
+  #forget(): void {
+    for (const each of this.#left) {
+      if (each.link.serverEnds.size > 0) continue;
+      this.#left.delete(each);
+      this.#links.delete(each);
+    }
+  }
+}
+
+const stateOf = (cut: CutMode | undefined): LinkState =>
+  cut === "reset" ? "cut" : cut === "silent" ? "black hole" : "up";
+
+const worse = (one: LinkState, other: LinkState): LinkState =>
+  one === "cut" || other === "up" ? one : other;
+
+/** The link of one cluster to one member: it is what the worse of both faults makes of it. */
+class ClusterLink {
+  #cut: CutMode | undefined;
+
+  constructor(
+    readonly link: Link,
+    private readonly way: LinkWay,
+  ) {
+    way.add(this);
+    this.connect();
+  }
+
+  cut(how: CutMode): void {
+    this.#cut = how;
+    this.connect();
+  }
+
+  heal(): void {
+    if (this.#cut === "silent") this.link.reset();
+    this.#cut = undefined;
+    this.connect();
+  }
+
+  connect(): void {
+    this.link.set(worse(this.way.state, stateOf(this.#cut)));
+  }
+
+  remove(): void {
+    this.way.remove(this);
+  }
+}
+
+/** The links of one cluster, in the order of the members. */
+class InsideClient {
+  hasCrashed = false;
+  readonly links: readonly ClusterLink[];
+
+  constructor(
+    private readonly world: World,
+    private readonly name: string,
+    newLink: (member: number) => Link,
+  ) {
+    this.links = world.ways.map((way, index) => new ClusterLink(newLink(index), way));
+  }
+
+  cut(links: readonly ClusterLink[], how: CutMode): void {
+    this.#note(links, `is cut off (${how})`);
+    for (const link of links) link.cut(how);
+  }
+
+  heal(links: readonly ClusterLink[]): void {
+    this.#note(links, "is connected again");
+    for (const link of links) link.heal();
+  }
+
+  crash(): void {
+    this.#note(this.links, "has crashed");
+    this.hasCrashed = true;
+    for (const link of this.links) link.cut("reset");
+  }
+
+  disconnected(): void {
+    for (const link of this.links) link.remove();
+  }
+
+  readonly newMember: NewMember = (host, { pingMs, token }, { options, failures }) => {
+    const { etcd, time, members } = this.world;
+    const index = members.findIndex((member) => member.host === host);
+    const { pingTimeoutMs, connectTimeoutMs, auth } = options;
+    const { clock } = time;
+    const end = {
+      clock: { ...clock, deliver: (run: () => void) => run() },
+      setting: { pingIntervalMs: pingMs, pingTimeoutMs, connectTimeoutMs },
+    };
+    const wire = new ClientWire(this, this.links[index]!.link, etcd.members[index]!, end);
+    return new SimMember(host, wire, { failures, clock, token: auth && token });
+  };
+
+  #note(links: readonly ClusterLink[], what: string): void {
+    const members = this.links.flatMap((link, index) => (links.includes(link) ? [nameOf(index)] : []));
+    this.world.history.add(this.name, () => `${what}: ${members.join(", ")}`);
+  }
+}
+
+const CRASHED = { refused: "the client has crashed", code: 7 };
+
+/** After a crash, a call is refused: one that gets no answer is repeated while its lease may live, and a close waits for that. */
+class ClientWire extends LinkWire {
+  constructor(
+    private readonly client: Pick<InsideClient, "hasCrashed">,
+    ...wire: ConstructorParameters<typeof LinkWire>
+  ) {
+    super(...wire);
+  }
+
+  override call(request: UnaryRequest, listener: CallListener): () => void {
+    if (!this.client.hasCrashed) return super.call(request, listener);
+    listener.replied(CRASHED);
+    return () => {};
   }
 }
 
@@ -207,12 +370,37 @@ class InsideEtcd extends RunningEtcd implements MemoryEtcd {
       until: (is, limitMs, over) => time.until(is, limitMs, over),
     });
     this.#world = world;
-    for (const { link } of world.ways) link.losesAnswerTo = (request) => this.#loses(request as UnaryRequest);
+    world.loses = (request) => this.#loses(request);
   }
 
   override async advance(ms: number): Promise<void> {
     const checked = checkAdvance(ms);
     await this.during((over) => this.#world.time.advance(checked, over));
+  }
+
+  client(cluster: Cluster): MemoryClient {
+    const client = checkClient(this.#world.clients, cluster);
+    const change = (run: () => void): Promise<void> =>
+      this.during(() => {
+        if (client.hasCrashed) throw new Error("This client has crashed");
+        run();
+        return Promise.resolve();
+      });
+    return {
+      cut: async (member, options) => {
+        const how = checkCut(options);
+        const links = checkMember(client.links, member);
+        await change(() => client.cut(links, how));
+      },
+      heal: async (member) => {
+        const links = checkMember(client.links, member);
+        await change(() => client.heal(links));
+      },
+      crash: async () => {
+        if (!client.hasCrashed) await change(() => client.crash());
+        await cluster.close({ drainMs: 0 });
+      },
+    };
   }
 
   loseAnswer(): Promise<void> {

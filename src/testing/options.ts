@@ -244,6 +244,13 @@ export function checkMember<M>(members: readonly M[], member: unknown): readonly
   return [found];
 }
 
+/** What an etcd knows of a cluster. @throws {TypeError} */
+export function checkClient<C>(clients: WeakMap<object, C>, cluster: unknown): C {
+  const client = clients.get(Object(cluster) as object);
+  if (client !== undefined) return client;
+  throw typeError("cluster", "a Cluster that connect() has made for the hosts of this etcd", cluster);
+}
+
 /** The ID of a session's lease. @throws {TypeError | RangeError} */
 export function checkLease(value: unknown): bigint {
   const leaseId: unknown =

@@ -6,7 +6,7 @@ import { startProcesses } from "./processes.js";
 import { type Fleet, RunningEtcd, type TestEtcd } from "./running-etcd.js";
 
 export { startDevEtcd } from "./dev.js";
-export { memoryEtcd, type MemoryEtcd } from "./memory.js";
+export { memoryEtcd, type MemoryClient, type MemoryEtcd } from "./memory.js";
 export type { DevEtcdOptions, MemoryAuth, MemoryEtcdOptions, StartEtcdOptions } from "./options.js";
 export type { Leftovers, Losable, TestEtcd } from "./running-etcd.js";
 

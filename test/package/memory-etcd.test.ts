@@ -28,7 +28,8 @@ await etcd.advance(20_000);
 const { reason } = lock.signal;
 await etcd.refuse("quota");
 const refused = await new Mutex(cluster, "b").lock().catch((error) => error.code);
-await cluster.close();
+await etcd.refuse("nothing");
+await etcd.client(cluster).crash();
 console.log(reason instanceof LockLostError, reason.loss, refused, await etcd.isQuiet());
 `;
 

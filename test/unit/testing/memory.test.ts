@@ -583,3 +583,212 @@ describe("memoryEtcd", () => {
     );
   });
 });
+
+describe("a fault of one client", () => {
+  /** Two clients with a TTL of 10 s, of which the first one holds a lock, and the second one waits for it. */
+  async function contenders(options?: MemoryEtcdOptions) {
+    const etcd = await start(options);
+    const [first, second] = [1, 2].map(() => client(etcd, { session: { ttlSeconds: 10 } })) as [
+      Cluster,
+      Cluster,
+    ];
+    const lock = await new Mutex(first, "import").lock();
+    let heldThen: boolean | undefined;
+    const next = new Mutex(second, "import").lock().then((granted) => {
+      heldThen = lock.held;
+      return granted;
+    });
+    next.catch(() => {});
+    await etcd.advance(0);
+    return { etcd, first, second, lock, next, heldThen: () => heldThen };
+  }
+
+  it.each([
+    ["silent", 1],
+    ["silent", 3],
+    ["reset", 1],
+    ["reset", 3],
+  ] as const)(
+    "cut (%s), with members: %d: its lock is lost at its deadline, and the other client gets it after the TTL",
+    async (how, members) => {
+      const { etcd, first, second, lock, next, heldThen } = await contenders({ members });
+      const other = await new Mutex(second, "other").lock();
+
+      await etcd.client(first).cut(undefined, { how });
+      await etcd.advance(8_000);
+      expect([lock.held, heldThen()]).toEqual([true, undefined]);
+      await etcd.advance(1_000);
+      expect([lock.held, lossOf(lock), heldThen()]).toEqual([false, "expired", undefined]);
+      await etcd.advance(5_000);
+
+      expect([heldThen(), (await next).held, other.held]).toEqual([false, true, true]);
+    },
+  );
+
+  it("heal: it goes on with a new session", async () => {
+    const { etcd, first, second, lock, next } = await contenders();
+    const before = (await first.session()).leaseId;
+    await etcd.client(first).cut();
+    await etcd.advance(15_000);
+    await etcd.client(first).heal();
+    await etcd.advance(10_000);
+
+    expect(lossOf(lock)).toBe("expired");
+    await (await next).release();
+    const again = await new Mutex(first, "import").lock();
+    expect((await first.session()).leaseId).not.toBe(before);
+    expect(again.fence).toBeGreaterThan((await next).fence);
+    expect((await second.session()).state).toBe("live");
+  });
+
+  it.each(["silent", "reset"] as const)(
+    "a short cut (%s) costs no lock, and what was sent meanwhile never reaches etcd",
+    async (how) => {
+      const { etcd, first, lock } = await contenders({ members: 3 });
+
+      await etcd.client(first).cut(undefined, { how });
+      const late = new Mutex(first, "late").tryLock({ timeoutMs: 500 }).catch((error: Error) => error.name);
+      await etcd.advance(600);
+      expect(await late).toBe("EtcdUnavailableError");
+      await etcd.client(first).heal();
+      await etcd.advance(60_000);
+
+      expect(lock.held).toBe(true);
+      expect(etcd.history()).not.toContain("put late/");
+    },
+  );
+
+  it("cut off from one member of three, it fails over", async () => {
+    const { etcd, first, lock } = await contenders({ members: 3 });
+
+    for (const member of [0, 1]) await etcd.client(first).cut(member);
+    await etcd.advance(60_000);
+    expect(lock.held).toBe(true);
+    await etcd.client(first).cut(2);
+    await etcd.client(first).heal(0);
+    await etcd.advance(60_000);
+
+    expect(lock.held).toBe(true);
+  });
+
+  it("crash: the lock stays in etcd for the TTL, without a word of the client, and then the other one gets it", async () => {
+    const { etcd, first, second, lock, next, heldThen } = await contenders();
+    const waiting = new Mutex(first, "b").lock();
+    await (await waiting).release();
+    const behind = new Mutex(second, "b").lock();
+    await behind;
+    const own = new Mutex(first, "b").lock();
+    const refused = expect(own).rejects.toMatchObject({ code: "SESSION_CLOSED" });
+    await etcd.advance(0);
+    const keys = await etcd.keys("");
+    const said = linesOf(etcd).length;
+    // Both are under way.
+    const joining = expect(new Mutex(first, "late").lock()).rejects.toMatchObject({ code: "SESSION_CLOSED" });
+    const released = lock.release();
+
+    await etcd.client(first).crash();
+
+    await Promise.all([refused, joining, released.catch(() => {})]);
+    expect(lock.held).toBe(false);
+    await expect(new Mutex(first, "c").lock()).rejects.toMatchObject({ code: "SESSION_CLOSED" });
+    await first.close();
+    expect(await etcd.keys("")).toEqual(keys);
+    // Nothing but the fault itself has happened, and no time has passed.
+    expect(linesOf(etcd).slice(said)).toEqual(["        0 ms  c0  has crashed: m0"]);
+    await etcd.advance(8_000);
+    expect(heldThen()).toBeUndefined();
+    await etcd.advance(5_000);
+    expect([heldThen(), (await next).held]).toEqual([false, true]);
+    expect(await etcd.keys("")).toHaveLength(2);
+  });
+
+  it("crash: etcd has no watch of it any more, and a lease that ends by itself", async () => {
+    const { etcd, first, second, lock } = await contenders({ members: 3 });
+    await second.close();
+    await etcd.client(first).crash();
+    await etcd.client(first).crash();
+    expect(lossOf(lock)).toBe("closed");
+
+    expect(await etcd.leftovers()).toMatchObject({ watches: 0, leases: [expect.any(BigInt)] });
+    await etcd.advance(12_000);
+    expect(await etcd.isQuiet()).toBe(true);
+    await expect(etcd.client(first).heal()).rejects.toThrow("This client has crashed");
+    await expect(etcd.client(first).cut()).rejects.toThrow("This client has crashed");
+    await etcd.heal();
+    await etcd.restart();
+    expect(await etcd.isQuiet()).toBe(true);
+  });
+
+  it("crash: a session that is just being opened opens no more", async () => {
+    const etcd = await start();
+    const cluster = client(etcd);
+    const opening = cluster.session();
+    const refused = expect(opening).rejects.toMatchObject({ code: "SESSION_CLOSED" });
+
+    await etcd.client(cluster).crash();
+
+    await refused;
+    expect((await etcd.leftovers()).leases).toEqual([]);
+  });
+
+  it("is undone neither by heal() of the etcd nor by a restart, and does not undo theirs", async () => {
+    const { etcd, first, second, lock, next } = await contenders();
+    await etcd.client(first).cut();
+    await etcd.cut();
+    await etcd.heal();
+    await etcd.restart();
+    await etcd.advance(20_000);
+    expect([lock.held, (await next).held]).toEqual([false, true]);
+
+    await etcd.cut();
+    await etcd.client(first).heal();
+    const waiting = first.session({ timeoutMs: 2_000 }).catch((error: { code: string }) => error.code);
+    await etcd.advance(2_000);
+    expect(await waiting).toBe("ETCD_UNAVAILABLE");
+    await etcd.heal();
+    await Promise.all([first.session(), second.session(), etcd.advance(5_000)]);
+  });
+
+  it("all clients notice a fault of the members, also one that has connected since", async () => {
+    const { etcd, first, second } = await contenders();
+    await etcd.cut();
+    const third = client(etcd);
+    const calls = [first, second, third].map((each) =>
+      new Mutex(each, "d").tryLock({ timeoutMs: 1_000 }).catch((error: { code: string }) => error.code),
+    );
+    await etcd.advance(1_000);
+    expect(await Promise.all(calls)).toEqual(Array(3).fill("ETCD_UNAVAILABLE"));
+  });
+
+  it("closed while it is cut off, it leaves a watch until the link is healed, as a process behind a firewall does", async () => {
+    const { etcd, first, second } = await contenders();
+    await etcd.client(second).cut();
+    await second.close();
+    await first.close();
+    client(etcd);
+
+    expect((await etcd.leftovers()).watches).toBeGreaterThan(0);
+    await etcd.client(second).heal();
+    await etcd.advance(20_000);
+    expect(await etcd.isQuiet()).toBe(true);
+  });
+
+  it("is of a cluster of this etcd, and of no other", async () => {
+    const [etcd, other] = [await start(), await start()];
+    const cluster = client(other);
+    for (const wrong of [cluster, undefined, "c0", {}, await cluster.session()])
+      expect(() => etcd.client(wrong as Cluster)).toThrow(
+        "Expected cluster to be a Cluster that connect() has made for the hosts of this etcd, got",
+      );
+    const one = other.client(cluster);
+    await expect(one.cut(undefined, { how: "slow" as never })).rejects.toThrow(
+      'Expected how to be "silent" or "reset", got "slow"',
+    );
+    await expect(one.cut(1)).rejects.toThrow("Expected member to be a member's index, from 0 to 0, got 1");
+    await cluster.close();
+    await other.stop();
+    await expect(one.heal()).rejects.toThrow("This etcd was stopped");
+  });
+});
+
+const linesOf = (etcd: MemoryEtcd): string[] => etcd.history().split("\n");

@@ -95,6 +95,8 @@ export class LiveQueue {
   #gaps = 0;
   /** All before it are gone. */
   #head = 0;
+  /** Where gaps that were passed before end, by the first of them. */
+  readonly #jumps = new Map<number, number>();
   /** The first place that nobody has looked at yet: it does not matter who it is. */
   #next = 0;
   /** So many places before that are not gone. */
@@ -148,24 +150,34 @@ export class LiveQueue {
 
   /** The first of them: costs no more than these, and those that wait between holders. */
   holdersUpTo(limit: number): readonly SeenEntry[] {
-    return this.#upTo(limit, true, this.#head);
+    return this.#upTo(Math.min(limit, this.#holding.size), true, this.#head);
   }
 
   /** The same of the waiters. */
   waitersUpTo(limit: number): readonly SeenEntry[] {
     const barrier = this.#barrier && !this.#holding.has(this.#barrier) ? [this.#barrier.entry] : [];
     const between = this.#seen - this.#holding.size - barrier.length;
-    if (between > 0) return this.#upTo(limit, false, this.#head);
+    if (between > 0) return this.#upTo(Math.min(limit, this.waiterCount), false, this.#head);
     return [...barrier, ...this.#upTo(limit - barrier.length, false, this.#next)];
   }
 
   #upTo(limit: number, holding: boolean, from: number): readonly SeenEntry[] {
     const found: SeenEntry[] = [];
-    for (let n = from; n < this.#line.length && found.length < limit; n++) {
+    for (let n = from; found.length < limit; n++) {
+      n = this.#behindGaps(n);
       const place = this.#line[n];
-      if (place && !place.isGone && this.#holding.has(place) === holding) found.push(place.entry);
+      if (place === undefined) break;
+      if (this.#holding.has(place) === holding) found.push(place.entry);
     }
     return found;
+  }
+
+  /** The first place from here on that is not gone. Gaps are passed once, and not at each look. */
+  #behindGaps(from: number): number {
+    let n = from;
+    while (this.#line[n]?.isGone) n = this.#jumps.get(n) ?? n + 1;
+    if (n > from) this.#jumps.set(from, n);
+    return n;
   }
 
   get waiterCount(): number {
@@ -207,6 +219,8 @@ export class LiveQueue {
     if (last === undefined || older(last, place) < 0) return;
     // After a restore of etcd from a backup, or of several keys in one revision.
     this.#line.sort(older);
+    this.#head = 0;
+    this.#jumps.clear();
     this.#own = new Set([...this.#own].sort(older));
     this.#isOld = true;
   }
@@ -228,7 +242,8 @@ export class LiveQueue {
 
   /** The name has no keys of its own any more. */
   clear(): void {
-    [this.#line, this.#gaps, this.#isOld] = [[], 0, true];
+    [this.#line, this.#gaps, this.#head, this.#isOld] = [[], 0, 0, true];
+    this.#jumps.clear();
     this.#own.clear();
   }
 
@@ -250,13 +265,13 @@ export class LiveQueue {
       this.#forgetOrder();
     };
     let ended: Place[] = [];
+    const first = this.#first();
     if (this.#isOld || (lost.length > 0 && this.#permits > 1)) ended = this.#lookAgain(hold);
     else if (lost.length > 0) {
       ended = lost.filter((place) => this.#holding.delete(place));
       this.#forgetOrder();
       this.#seen -= lost.length;
       if (this.#barrier?.isGone) this.#barrier = undefined;
-      const first = this.#first();
       // Whoever is the first one holds.
       if (first && this.#seen > 0) {
         if ((first.entry.permits ?? 1) > 1) ended.push(...this.#lookAgain(hold));
@@ -271,9 +286,10 @@ export class LiveQueue {
 
   /** Looks at further places until no other can hold. */
   #look(hold: (place: Place) => void): void {
-    for (; this.#next < this.#line.length; this.#next++) {
+    for (; ; this.#next++) {
+      this.#next = this.#behindGaps(this.#next);
       const place = this.#line[this.#next];
-      if (place === undefined || place.isGone) continue;
+      if (place === undefined) return;
       const { entry } = place;
       if (this.#seen === 0) this.#permits = entry.permits ?? 1;
       if (this.#seen >= this.#permits && this.#barrier) return;
@@ -289,7 +305,7 @@ export class LiveQueue {
   /** From the first place on. Returns who holds no more. */
   #lookAgain(hold: (place: Place) => void): Place[] {
     const before = this.#holding;
-    [this.#head, this.#next, this.#seen, this.#isOld] = [0, 0, 0, false];
+    [this.#next, this.#seen, this.#isOld] = [this.#head, 0, false];
     this.#holding = new Map();
     this.#last = this.#barrier = undefined;
     this.#forgetOrder();
@@ -298,7 +314,7 @@ export class LiveQueue {
   }
 
   #first(): Place | undefined {
-    while (this.#line[this.#head]?.isGone) this.#head++;
+    this.#head = this.#behindGaps(this.#head);
     return this.#line[this.#head];
   }
 
@@ -306,6 +322,7 @@ export class LiveQueue {
     if (this.#gaps < GAPS || 2 * this.#gaps < this.#line.length) return;
     this.#line = this.#line.filter(({ isGone }) => !isGone);
     [this.#gaps, this.#head, this.#next] = [0, 0, this.#seen];
+    this.#jumps.clear();
   }
 
   get #inOrder(): readonly Place[] {

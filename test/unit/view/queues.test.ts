@@ -5,6 +5,7 @@ import { keyText } from "../../../src/etcd/watch.js";
 import { delayKeyOf } from "../../../src/keys.js";
 import { byAge, kindOfQueue, SeenEntry, splitQueue } from "../../../src/queue/seen-entry.js";
 import { Queues } from "../../../src/view/board-queues.js";
+import { LiveQueue, NameHistory, type Place } from "../../../src/view/live-queue.js";
 import { keyValue } from "../../support/fakes/fake-member.js";
 
 const RUNS = { numRuns: Number(process.env["LEASEHOLD_FUZZ"] ?? 60) };
@@ -224,5 +225,71 @@ describe("the queues of a board", () => {
         const [one, two] = [1000, 2000].map((count) => costOf(upTo(count, key), inOneRead));
         expect(two!.steps / one!.steps).toBeLessThan(2.5);
         expect(two!.longest).toBeLessThan(Math.max(2 + DEPTH, inOneRead ? 2002 : 0));
+      });
+});
+
+describe("one queue, of which the first ten of each are read after each change", () => {
+  /** How often a place was looked at, while all of them have come and left, one by one. */
+  function looksFor(
+    count: number,
+    key: (n: number) => string,
+    orderOf: (count: number) => readonly number[],
+    value = "",
+  ) {
+    let looks = 0;
+    const queue = new LiveQueue({ name: "jobs", path: "jobs", parent: undefined }, new NameHistory());
+    let wrong = 0;
+    const read = () => {
+      queue.settle(1);
+      const { holderCount, waiterCount } = queue;
+      if (queue.holdersUpTo(10).length !== Math.min(10, holderCount)) wrong++;
+      if (queue.waitersUpTo(10).length !== Math.min(10, waiterCount)) wrong++;
+    };
+    const places = Array.from({ length: count }, (_, n): Place => {
+      const revision = BigInt(n + 1);
+      const kv = keyValue({ key: key(n), createRevision: revision, modRevision: revision, value });
+      let isGone = false;
+      return {
+        ...{ entry: new SeenEntry(kv), text: key(n), home: queue, own: queue, isDelay: false },
+        get isGone() {
+          looks++;
+          return isGone;
+        },
+        set isGone(is) {
+          isGone = is;
+        },
+      };
+    });
+    for (const place of places) {
+      queue.add(place);
+      read();
+    }
+    for (const n of orderOf(count)) {
+      places[n]!.isGone = true;
+      queue.remove(places[n]!);
+      read();
+    }
+    expect([queue.size, wrong]).toEqual([0, 0]);
+    return looks;
+  }
+
+  const all = (count: number) => Array.from({ length: count }, (_, n) => n);
+  const ORDERS: Readonly<Record<string, (count: number) => readonly number[]>> = {
+    "in their order": all,
+    "before the holder does": (count) => [...all(count).slice(1), 0],
+    "but for the first five": (count) => [...all(count).slice(5), ...all(5)],
+    "every other one first": (count) => all(count).sort((a, b) => (a % 2) - (b % 2) || a - b),
+  };
+  const KINDS: Readonly<Record<string, readonly [(n: number) => string, string?]>> = {
+    "contenders for a mutex": [(n) => `jobs/${n}`],
+    "contenders for five permits": [(n) => `jobs/${n}`, ours(5)],
+    readers: [(n) => `jobs/read/${n}`],
+    "readers and a few writers": [(n) => (n % 100 === 99 ? `jobs/write/${n}` : `jobs/read/${n}`)],
+  };
+  for (const [kind, [key, value]] of Object.entries(KINDS))
+    for (const [order, orderOf] of Object.entries(ORDERS))
+      test(`costs at most 6 times the looks for 4 times as many ${kind}, who leave ${order}`, () => {
+        const [one, four] = [1000, 4000].map((count) => looksFor(count, key, orderOf, value));
+        expect(four! / one!).toBeLessThan(6);
       });
 });

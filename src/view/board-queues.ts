@@ -354,29 +354,40 @@ export async function inSlices<T>(work: Generator<number, T>, clock: Clock): Pro
 /** What waits here at most, in keys. Of a flood that comes faster than it is taken over, the last state is enough. */
 const MAX_WAITING = 20_000;
 
-/** Takes changes over in order: at once, as far as one turn of the event loop may do so much, and the others in the next ones. */
+interface WaitingChange extends KeyChanges {
+  readonly keys: Map<string, KeyChange>;
+}
+
+/**
+ * Takes changes over in order: at once, as far as one turn of the event loop may do so much, and the others in the next ones. It tells of
+ * them once in a turn, after the events that have arrived together, and never in the middle of a change.
+ */
 export class Intake {
-  #changes: KeyChanges[] = [];
+  #changes: WaitingChange[] = [];
   /** Keys in them. */
   #waiting = 0;
   #running: { readonly work: Generator<number, ReadonlySet<string>>; readonly revision: bigint } | undefined;
   /** What this turn may still do. */
   #left = SLICE;
   #turn: Timer | undefined;
+  /** The turn has come to tell of the changes, and one was under way. */
+  #isDue = false;
+  /** Changes that were not told yet: the names whose queues they have changed, and the last revision. */
+  #news: { readonly names: Set<string>; revision: bigint } | undefined;
   #isFirst = true;
   #stopped = false;
 
-  /** @param taken called after each change, with the names whose queues it has changed */
+  /** @param told called with the names whose queues have changed */
   constructor(
     private readonly queues: Queues,
     private readonly clock: Clock,
-    private readonly taken: (names: ReadonlySet<string>, revision: bigint) => void,
+    private readonly told: (names: ReadonlySet<string>, revision: bigint) => void,
   ) {}
 
   add({ keys: now, before, revision, isRead }: QueueChange<SeenEntry>): void {
     const at = this.#isFirst ? undefined : this.clock.monotonic();
     this.#isFirst = false;
-    const keys = new Map([...before].map(([key, was]) => [key, [was, now.get(key)]] as const));
+    const keys = new Map([...before].map(([key, was]): [string, KeyChange] => [key, [was, now.get(key)]]));
     this.#changes.push({ revision, isRead, at, keys });
     this.#waiting += keys.size;
     if (this.#waiting > MAX_WAITING && this.#changes.length > 1) {
@@ -404,7 +415,10 @@ export class Intake {
       this.#left -= done ? 1 : value;
       if (!done) continue;
       this.#running = undefined;
-      this.taken(value, revision);
+      this.#news ??= { names: new Set(), revision };
+      for (const name of value) this.#news.names.add(name);
+      this.#news.revision = revision;
+      if (this.#isDue) this.#tell();
     }
     if (!this.#stopped) this.#turn ??= this.clock.afterPendingEvents(() => this.#next());
   }
@@ -412,16 +426,29 @@ export class Intake {
   #next(): void {
     this.#turn = undefined;
     this.#left = SLICE;
+    if (this.#running) this.#isDue = true;
+    else this.#tell();
     if (this.#running || this.#changes.length > 0) this.#work();
+  }
+
+  #tell(): void {
+    const news = this.#news;
+    this.#news = undefined;
+    this.#isDue = false;
+    if (news) this.told(news.names, news.revision);
   }
 }
 
-/** All of these changes as one, as if a read had shown them. */
-function together(changes: readonly KeyChanges[]): KeyChanges {
-  const keys = new Map<string, KeyChange>();
-  for (const change of changes)
-    for (const [key, [was, is]] of change.keys) keys.set(key, [(keys.get(key) ?? [was])[0], is]);
-  const { revision, at } = changes.at(-1) as KeyChanges;
+/** All of these changes as one, as if a read had shown them. The keys of the first one become those of all, and are not copied. */
+function together([first, ...others]: readonly WaitingChange[]): WaitingChange {
+  const { keys } = first!;
+  for (const change of others)
+    for (const [key, [before, is]] of change.keys) {
+      const [was] = keys.get(key) ?? [before];
+      if (was || is) keys.set(key, [was, is]);
+      else keys.delete(key);
+    }
+  const { revision, at } = others.at(-1)!;
   return { revision, at, isRead: true, keys };
 }
 

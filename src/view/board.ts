@@ -5,7 +5,6 @@ import { remainingTtls } from "../queue/contenders.js";
 import { SeenEntry } from "../queue/seen-entry.js";
 import { type Cluster, servicesOf } from "../session/cluster.js";
 import { type EtcdServices } from "../session/connection.js";
-import type { Timer } from "../util/clock.js";
 import { Intake, Queues } from "./board-queues.js";
 import type { BoardEvent, BoardQueue } from "./live-queue.js";
 import { askBy } from "./inspect.js";
@@ -51,8 +50,6 @@ export class Board {
   readonly #intake: Intake;
   readonly #watch: QueueWatch<SeenEntry>;
   readonly #unlisten: () => void;
-  #names = new Set<string>();
-  #reporting: Timer | undefined;
   #stopped = false;
 
   /** @throws {TypeError | RangeError} on a bad prefix. */
@@ -68,9 +65,10 @@ export class Board {
     const { aborts, closed, options } = services;
     const path = pathOf(services, prefix);
     this.#queues = new Queues(path, options.prefix);
-    this.#intake = new Intake(this.#queues, services.clock, (names, revision) =>
-      this.#taken(names, revision),
-    );
+    this.#intake = new Intake(this.#queues, services.clock, (names, revision) => {
+      this.revision = revision;
+      listener.changed(names, revision);
+    });
     this.#watch = new QueueWatch(
       {
         services,
@@ -136,7 +134,6 @@ export class Board {
   stop(): void {
     this.#stopped = true;
     this.#unlisten();
-    this.#reporting?.cancel();
     this.#intake.stop();
     this.#watch.stop();
   }
@@ -144,20 +141,6 @@ export class Board {
   #apply(change: QueueChange<SeenEntry>): void {
     if (change.keys.size > MAX_KEYS) return this.#fail(new TooManyKeysError(this.prefix));
     this.#intake.add(change);
-  }
-
-  #taken(names: ReadonlySet<string>, revision: bigint): void {
-    for (const name of names) this.#names.add(name);
-    this.revision = revision;
-    // After the events that have arrived together.
-    this.#reporting ??= this.services.clock.afterPendingEvents(() => this.#report());
-  }
-
-  #report(): void {
-    this.#reporting = undefined;
-    const names = this.#names;
-    this.#names = new Set();
-    this.listener.changed(names, this.revision);
   }
 
   #fail(error: Error): void {

@@ -4,8 +4,9 @@ import { describe, expect, test } from "vitest";
 import { keyText } from "../../../src/etcd/watch.js";
 import { delayKeyOf } from "../../../src/keys.js";
 import { byAge, kindOfQueue, SeenEntry, splitQueue } from "../../../src/queue/seen-entry.js";
-import { Queues } from "../../../src/view/board-queues.js";
+import { Intake, Queues } from "../../../src/view/board-queues.js";
 import { LiveQueue, NameHistory, type Place } from "../../../src/view/live-queue.js";
+import { FakeClock } from "../../support/fakes/fake-clock.js";
 import { keyValue } from "../../support/fakes/fake-member.js";
 
 const RUNS = { numRuns: Number(process.env["LEASEHOLD_FUZZ"] ?? 60) };
@@ -292,4 +293,47 @@ describe("one queue, of which the first ten of each are read after each change",
         const [one, four] = [1000, 4000].map((count) => looksFor(count, key, orderOf, value));
         expect(four! / one!).toBeLessThan(6);
       });
+});
+
+describe("changes that arrive together", () => {
+  const AT_ONCE = 3;
+
+  /** What is told of so many changes, each of three keys. */
+  function toldOf(count: number) {
+    const turns: (() => void)[] = [];
+    const clock = Object.assign(new FakeClock(), {
+      afterPendingEvents: (run: () => void) => ({ cancel: () => {}, at: turns.push(run) }),
+    });
+    const queues = new Queues("jobs", "", "jobs");
+    const told: { readonly size: number; readonly revision: bigint; readonly names: readonly string[] }[] =
+      [];
+    const intake = new Intake(queues, clock, (names, revision) =>
+      told.push({ size: queues.live.get("jobs")!.size, revision, names: [...names] }),
+    );
+    const keys = new Map<string, SeenEntry>();
+    for (let n = 1; n <= count; n++) {
+      const before = new Map<string, undefined>();
+      for (let i = 0; i < AT_ONCE; i++) {
+        const key = `jobs/${n}.${i}`;
+        before.set(key, undefined);
+        keys.set(key, new SeenEntry(keyValue({ key, createRevision: BigInt(n), modRevision: BigInt(n) })));
+      }
+      intake.add({ keys, before, revision: BigInt(n), isRead: false });
+    }
+    let turnCount = 0;
+    for (let turn = turns.shift(); turn; turn = turns.shift(), turnCount++) turn();
+    return { told, turnCount };
+  }
+
+  test.each([1, 100, 8_000])("are told once in a turn, and none of %d in its middle", (count) => {
+    const { told, turnCount } = toldOf(count);
+
+    expect(told.length).toBeLessThanOrEqual(turnCount);
+    expect(told.at(-1)).toEqual({ size: AT_ONCE * count, revision: BigInt(count), names: ["jobs"] });
+    for (const { size, revision } of told) expect(BigInt(size)).toBe(3n * revision);
+  });
+
+  test("are told from time to time, while others go on arriving", () => {
+    expect(toldOf(6_000).told.length).toBeGreaterThan(1);
+  });
 });

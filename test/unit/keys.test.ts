@@ -1,4 +1,4 @@
-import { describe, expect, test } from "vitest";
+import { describe, expect, test, vi } from "vitest";
 import {
   sessionRange,
   parseEntryKey,
@@ -85,6 +85,16 @@ describe("the value of a place", () => {
       expect(parseEntryValue(value)).toEqual({});
     },
   );
+
+  test("tells nothing without an exception, which would cost a board of 20,000 keys half a second", () => {
+    const parse = vi.spyOn(JSON, "parse");
+    for (const value of ["", "hello", "\ufeff", "127.0.0.1:80", "[1]", '"{'])
+      expect(parseEntryValue(value)).toEqual({});
+
+    expect(parse).not.toHaveBeenCalled();
+    expect(parseEntryValue(' \n{"owner":"me"}')).toEqual({ owner: "me" });
+    parse.mockRestore();
+  });
 });
 
 describe("where a place stands", () => {

@@ -1,18 +1,36 @@
+import { printable } from "./util/printable.js";
+
 /** One key in a queue, as other clients see it. */
 export interface Contender {
   readonly name: string;
   readonly key: string;
-  readonly state: "holding" | "waiting";
+  /**
+   * `"dead"`: its lease has ended without a release, since its process has died or has lost its session, and `releaseDelayMs` of that session
+   * still keeps its place. It neither holds nor waits; nobody behind it holds before its key is gone.
+   */
+  readonly state: "holding" | "waiting" | "dead";
   /** Create revision of the key: the fence, if it holds an exclusive lock. */
   readonly revision: bigint;
+  /** Of a dead one: its second lease, which ends with the delay. */
   readonly leaseId: bigint;
   /** `undefined` for entries made by other clients (Go, etcdctl). */
   readonly owner: string | undefined;
   readonly since: Date | undefined;
   /** Of a leader or a candidate: what it has campaigned with or proclaimed, cut at 256 bytes. Any other entry has none. */
   readonly value: string | undefined;
-  /** `undefined` if the lease ended between the two reads. */
+  /** Of a dead one: until its place is free. `undefined` if the lease ended between the two reads. */
   readonly ttlRemainingMs: number | undefined;
   /** Bigints become decimal strings, the date ISO 8601. */
   toJSON(): Readonly<Record<string, unknown>>;
 }
+
+/** When a place that a dead contender keeps is free. `ms`: what is left of its lease, in milliseconds; undefined: nobody has asked. */
+export const freeText = (ms: number | undefined): string =>
+  ms === undefined ? "soon free" : `free in ${Math.max(0, Math.ceil(ms / 1000))} s`;
+
+/** Who is in the way of the others, for a sentence. `who`: its name in that sentence. */
+export const heldText = (
+  { state, owner, key, ttlRemainingMs }: Omit<Contender, "toJSON">,
+  who = printable(owner ?? key),
+): string =>
+  state === "dead" ? `its holder ${who} is dead (${freeText(ttlRemainingMs)})` : `held by ${who}`;

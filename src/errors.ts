@@ -1,4 +1,4 @@
-import type { Contender } from "./contender.js";
+import { type Contender, heldText } from "./contender.js";
 import { MARKS } from "./keys.js";
 import type { FoundKind, LockKind } from "./kinds.js";
 import { rangeError } from "./options/check.js";
@@ -343,7 +343,7 @@ export class LockTimeoutError extends LeaseholdError {
     readonly ahead: number | undefined,
     phase?: string,
   ) {
-    const by = holder ? `, held by ${printable(holder.owner ?? holder.key)}` : "";
+    const by = holder ? `, ${heldText(holder)}` : "";
     const queue = ahead === undefined ? "" : `, ${ahead} ahead in the queue`;
     super(`Lock "${lockName}" not acquired within ${timeoutMs} ms${by}${queue}${phase ? `: ${phase}` : ""}`);
   }

@@ -1,6 +1,7 @@
 import os from "node:os";
 import type { Readable, Writable } from "node:stream";
 import { EtcdRefusedError, LeaseholdError, type Contender } from "../index.js";
+import { freeText } from "../contender.js";
 import { printable } from "../util/printable.js";
 import type { ContenderJson } from "./json-types.js";
 
@@ -331,6 +332,12 @@ export function endSignal(): EndSignal {
 /** As `etcdctl lease list` prints it. */
 export const hexLease = (leaseId: bigint): string =>
   leaseId < 0n ? `-${(-leaseId).toString(16).padStart(15, "0")}` : leaseId.toString(16).padStart(16, "0");
+
+/** In a table of locks, which has no column for the state. `who`: whom it belongs to. */
+export const holderCell = (
+  who: string,
+  { state, ttlRemainingMs }: Pick<Contender, "state" | "ttlRemainingMs">,
+): string => (state === "dead" ? `(${freeText(ttlRemainingMs)}) ${who}` : who);
 
 /** Whom an entry belongs to: its owner, the value of a candidate, or some other client. */
 export const ownerText = ({

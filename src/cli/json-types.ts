@@ -9,7 +9,8 @@ export type KindJson = "mutex" | "rwlock" | "semaphore" | "election" | "unknown"
 export interface ContenderJson {
   readonly name: string;
   readonly key: string;
-  readonly state: "holding" | "waiting";
+  /** "dead": its lease has ended without a release, and the release delay of its session still keeps its place. */
+  readonly state: "holding" | "waiting" | "dead";
   /** Create revision of the key: the fence of an exclusive holder. */
   readonly revision: string;
   /** "0" for a key without a lease. */
@@ -22,11 +23,11 @@ export interface ContenderJson {
   readonly since?: string;
   /** Of a leader or a candidate: what it has campaigned with or proclaimed, cut at 256 bytes. */
   readonly value?: string;
-  /** What is left of its lease; missing in `ls` and `top`, and if the key has no lease. */
+  /** What is left of its lease, and so until the place of a dead one is free; missing in `top`, in `ls` unless it is dead, and without a lease. */
   readonly ttlRemainingMs?: number;
 }
 
-/** How many there are, however many of them a line lists. */
+/** How many there are, dead ones too, however many of them a line lists. */
 export interface TotalJson {
   readonly holders: number;
   readonly waiters: number;

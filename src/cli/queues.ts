@@ -14,7 +14,9 @@ import {
   type LockSummary,
   type QueueState,
 } from "../index.js";
+import { freeText } from "../contender.js";
 import { printable } from "../util/printable.js";
+import { countsText } from "../view/inspect.js";
 import { command, formatDuration, parseInteger } from "./command.js";
 import {
   CliError,
@@ -29,6 +31,7 @@ import {
   write,
   contenderJson,
   hexLease,
+  holderCell,
   ownerText,
 } from "./io.js";
 import type { LockJson, QueueJson, ReleaseJson } from "./json-types.js";
@@ -47,7 +50,7 @@ const TITLES = ["STATE", "OWNER", "JOINED", "SINCE", "TTL LEFT", "LEASE", "FENCE
 
 /** Under `TITLES`. */
 const rowOf = (contender: Contender, now: number): string[] => [
-  contender.state,
+  contender.state === "dead" ? `dead, ${freeText(contender.ttlRemainingMs)}` : contender.state,
   ownerText(contender),
   ageText(contender, now),
   contender.since?.toISOString() ?? NONE,
@@ -95,7 +98,7 @@ export const ls = command({
 const cells = ({ name, kind, holder, waiters }: LockSummary, now: number): string[] => [
   name,
   kind,
-  holder === undefined ? NONE : ownerText(holder),
+  holder === undefined ? NONE : holderCell(ownerText(holder), holder),
   holder === undefined ? NONE : ageText(holder, now),
   waiters.toString(),
 ];
@@ -115,7 +118,7 @@ export const show = command({
     "Shows the holders and the waiters of a lock or an election in the order of the queue, of all clients: leasehold, Go, etcdctl, " +
       "jetcd.",
     "JOINED is how long ago an entry joined the queue, and SINCE when, both by the clock of its client; - stands for a client that writes no " +
-      "time. FENCE is the create revision of the key: the fence of an exclusive holder, and of a waiter once it holds. LEASE is the ID " +
+      "time. A dead entry keeps its place until the release delay of its session is over. FENCE is the create revision of the key: the fence of an exclusive holder, and of a waiter once it holds. LEASE is the ID " +
       "that etcdctl lease takes.",
     "Exit code 1: no client holds or waits.",
   ],
@@ -138,15 +141,13 @@ const queueJson = ({ name, kind, holders, waiters, total, revision }: QueueState
   waiters: waiters.map(contenderJson),
 });
 
-function textOf({ name, kind, holders, waiters, total }: QueueState, now: number, stdout: Output): string {
+function textOf(queue: QueueState, now: number, stdout: Output): string {
+  const { name, kind, holders, waiters, total } = queue;
   if (total.holders + total.waiters === 0) return "";
   const rows = (contenders: QueueState["holders"]): string[][] =>
     contenders.map((contender) => rowOf(contender, now));
   const table = tableFor(TITLES, stdout);
-  const [title, numbers] = [
-    printable(name, Infinity),
-    `${kind}  ${total.holders} holding, ${total.waiters} waiting`,
-  ];
+  const [title, numbers] = [printable(name, Infinity), `${kind}  ${countsText(queue)}`];
   const room = stdout.isTTY ? columnsOf(stdout) : Infinity;
   return [
     `${title}${width(title) + 2 + width(numbers) > room ? "\n  " : "  "}${numbers}\n`,

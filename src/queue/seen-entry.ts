@@ -101,7 +101,9 @@ export class SeenEntry {
     return folder === "write" && !isDeep ? "writer" : "below";
   }
 
-  contenderIn(name: string, state: Contender["state"], ttlRemainingMs?: number): Contender {
+  /** `place`: what it does there if its client lives. */
+  contenderIn(name: string, place: "holding" | "waiting", ttlRemainingMs?: number): Contender {
+    const state = this.isDelay ? "dead" : place;
     const { key, createRevision: revision, leaseId, owner, value, bytes } = this;
     // The caller may change its date.
     const since = this.since && new Date(this.since);

@@ -1,4 +1,4 @@
-import type { Contender } from "../contender.js";
+import { type Contender, heldText } from "../contender.js";
 import type { Timer } from "../util/clock.js";
 import { printable } from "../util/printable.js";
 import { Timers } from "../util/timers.js";
@@ -102,7 +102,7 @@ export class WaitLines {
     // Candidates of an election stand by for days.
     const level = call.kind === "leadership" ? "debug" : "warn";
     const queue = typeof report === "object" ? report : undefined;
-    this.context.write(level, `${what}: ${this.#who(call, report)}${more}`, {
+    this.context.write(level, `${what}: ${this.#queue(call, report)}${more}`, {
       event: "wait.long",
       kind: call.kind,
       name: queue?.name ?? call.name,
@@ -120,15 +120,15 @@ export class WaitLines {
     }
   }
 
-  #who(call: AcquireMessage, report: QueueReport | "unread" | undefined): string {
+  #queue(call: AcquireMessage, report: QueueReport | "unread" | undefined): string {
     if (report === "unread") return "etcd does not answer";
     if (report === undefined) return "not in the queue yet";
-    const of = call.names.length > 1 ? `${quoted(report.name)} is ` : "";
-    if (report.holder === undefined) return `${of}${report.ahead} ahead`;
-    return `${of}held by ${this.#holder(report.holder)}, ${report.ahead} ahead`;
+    const { name, holder, ahead } = report;
+    const of = call.names.length > 1 ? `${quoted(name)}${holder?.state === "dead" ? ": " : " is "}` : "";
+    return `${of}${holder ? `${heldText(holder, this.#who(holder))}, ` : ""}${ahead} ahead`;
   }
 
-  #holder(holder: Contender): string {
+  #who(holder: Contender): string {
     const { since } = holder;
     const agoMs = since && this.context.clock.date().getTime() - since.getTime();
     // By the clock of another machine, which may be ahead.

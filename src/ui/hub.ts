@@ -5,7 +5,6 @@ import { inOwnContext } from "../util/own-context.js";
 import { encodeEvent, EventStream } from "./event-stream.js";
 import { Overview, Rows } from "./overview.js";
 import type { DetailMessage, Person } from "./protocol.js";
-import { isDelayLease } from "../view/board.js";
 import { type BoardSetting, BoardSource, shortKey } from "./source.js";
 
 /** The most that one page object has. Each open tab has one stream, or two while it shows a queue. */
@@ -189,10 +188,19 @@ class Detail {
 
 const EMPTY = { kind: "unknown", holders: [], waiters: [], total: { holders: 0, waiters: 0 } } as const;
 
-const personOf = ({ key, owner, value, revision, leaseId, since, ttlRemainingMs }: Contender): Person => ({
+const personOf = ({
+  key,
+  state,
+  owner,
+  value,
+  revision,
+  leaseId,
+  since,
+  ttlRemainingMs,
+}: Contender): Person => ({
   ...{ key: shortKey(key), owner: owner ?? value ?? null, revision: String(revision) },
   lease: leaseId.toString(16),
   since: since?.getTime() ?? null,
   ttlMs: ttlRemainingMs ?? null,
-  isDelay: owner !== undefined && isDelayLease(leaseId),
+  isDelay: state === "dead",
 });

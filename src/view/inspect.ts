@@ -1,4 +1,4 @@
-import type { Contender } from "../contender.js";
+import { type Contender, freeText } from "../contender.js";
 import { EtcdUnavailableError } from "../errors.js";
 import type { KeyValue, Operation, Txn } from "../etcd/port.js";
 import { delayLeaseOf, entryKey, isDelayed, parseEntryKey, pathOf, prefixOf } from "../keys.js";
@@ -48,7 +48,7 @@ export interface QueueState {
   readonly name: string;
   /** As far as keys and values show; "unknown" also for an empty queue. */
   readonly kind: QueueKind;
-  /** In the order of the queue, at most `limit` of them. */
+  /** In the order of the queue, at most `limit` of them. A dead one in the place of a holder, which nobody holds yet, is among them. */
   readonly holders: readonly Contender[];
   /** The next one first, at most `limit` of them. */
   readonly waiters: readonly Contender[];
@@ -98,11 +98,26 @@ export function stateOf({ name, path, revision, split, limit, ttls, total }: Sta
 
 type StateData = Omit<QueueState, "toJSON">;
 
+/** How many hold and wait; and how many of those that are reported are dead, who do neither. */
+export function countsText({
+  holders,
+  waiters,
+  total,
+}: Pick<QueueState, "holders" | "waiters" | "total">): string {
+  const [held, waited] = [deadIn(holders), deadIn(waiters)];
+  const dead = held + waited > 0 ? `, ${held + waited} dead` : "";
+  return `${total.holders - held} holding, ${total.waiters - waited} waiting${dead}`;
+}
+
+const deadIn = (contenders: readonly Contender[]): number =>
+  contenders.filter(({ state }) => state === "dead").length;
+
 /** What `util.inspect` shows, and so console.log: a line for the queue and one for each contender, without control characters. */
-function textOf({ name, kind, holders, waiters, total, revision }: StateData): string {
+function textOf(data: StateData): string {
+  const { name, kind, holders, waiters, total, revision } = data;
   const more = total.holders - holders.length + total.waiters - waiters.length;
   return [
-    `QueueState "${printable(name, Infinity)}" (${kind}) at revision ${revision}: ${total.holders} holding, ${total.waiters} waiting`,
+    `QueueState "${printable(name, Infinity)}" (${kind}) at revision ${revision}: ${countsText(data)}`,
     ...[...holders, ...waiters].map((contender) => `  ${lineOf(contender)}`),
     ...(more > 0 ? [`  and ${more} more`] : []),
   ].join("\n");
@@ -115,7 +130,9 @@ function lineOf({ state, owner, since, key, revision, leaseId, ttlRemainingMs }:
     `revision ${revision}`,
     `lease ${leaseId.toString(16)}`,
     ...(since === undefined ? [] : [`since ${since.toISOString()}`]),
-    ...(ttlRemainingMs === undefined ? [] : [`${ttlRemainingMs / 1000} s left`]),
+    ...(ttlRemainingMs === undefined
+      ? []
+      : [state === "dead" ? freeText(ttlRemainingMs) : `${ttlRemainingMs / 1000} s left`]),
   ].join("  ");
 }
 

@@ -9,6 +9,7 @@ import {
   entryBeside,
   readKeys,
   readPages,
+  remainingTtls,
   revisionIsGone,
 } from "../queue/contenders.js";
 import { queueRange } from "../queue/lock-mode.js";
@@ -202,7 +203,7 @@ export interface ListOptions extends WaitOptions {
 export interface LockSummary {
   readonly name: string;
   readonly kind: QueueKind;
-  /** The first of the holders. Its `ttlRemainingMs` is undefined: `inspect()` reads it. */
+  /** The first of the holders. Its `ttlRemainingMs` is undefined unless it is dead: `inspect()` reads it. */
   readonly holder: Contender | undefined;
   readonly waiters: number;
 }
@@ -279,7 +280,9 @@ async function readPage(asking: Asking, search: Search): Promise<ReadPage> {
     const found = batch.map(async (path, i): Promise<ListedQueue> => {
       const { kvs: [kv] = [], count = 0 } = ranges[i] ?? {};
       const isDelayed = delayed.has(path);
-      const first = kv && new SeenEntry(isDelayed ? await entryBeside(asking, kv, revision) : kv);
+      const seen = kv && new SeenEntry(kv);
+      // The page may end between the two keys of an entry.
+      const first = kv && seen?.isDelay ? new SeenEntry(await entryBeside(asking, kv, revision)) : seen;
       // Only behind readers do the other keys decide who holds, and delay keys are no contenders.
       const needsAll = isDelayed || (count > 1 && first?.placeIn(path) === "reader");
       return { path, first, count, needsAll };
@@ -287,7 +290,12 @@ async function readPage(asking: Asking, search: Search): Promise<ReadPage> {
     queues.push(...(await Promise.all(found)));
   }
   const split = await splitAll(asking, queues, revision);
-  return { page, locks: queues.map((queue) => summaryOf(asking, queue, split.get(queue.path))) };
+  const dead = queues.flatMap(({ first }) => (first?.isDelay ? [first.leaseId] : []));
+  const ttls = await remainingTtls(asking.services, dead, asking.policy);
+  return {
+    page,
+    locks: queues.map((queue) => summaryOf(asking, queue, { split: split.get(queue.path), ttls })),
+  };
 }
 
 /** Its oldest entry, and how many it has; without them, it has none. */
@@ -300,11 +308,18 @@ interface ListedQueue {
   readonly needsAll: boolean;
 }
 
-function summaryOf({ services }: Asking, queue: ListedQueue, split: BoardQueue | undefined): LockSummary {
+/** Of a queue whose keys are all read, and of the leases of dead holders. */
+interface More {
+  readonly split: BoardQueue | undefined;
+  readonly ttls: ReadonlyMap<bigint, number>;
+}
+
+function summaryOf({ services }: Asking, queue: ListedQueue, { split, ttls }: More): LockSummary {
   const { path, first, count } = queue;
   const name = path.slice(services.options.prefix.length);
   if (!first) return { name, kind: "unknown", holder: undefined, waiters: count };
-  const common = { name, kind: first.kindIn(path), holder: first.contenderIn(name, "holding") };
+  const holder = first.contenderIn(name, "holding", ttls.get(first.leaseId));
+  const common = { name, kind: first.kindIn(path), holder };
   if (split && first.placeIn(path) === "reader") return { ...common, waiters: split.waiterCount };
   const all = split ? split.waiterCount + split.holderCount : count;
   return { ...common, waiters: all - Math.min(all, first.permits ?? 1) };

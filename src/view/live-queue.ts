@@ -63,7 +63,16 @@ export const older = ({ entry: a, text: one }: Place, { entry: b, text: other }:
 /** The queue of a name now. The object changes with the queue; the arrays do not. */
 export type BoardQueue = Pick<
   LiveQueue,
-  "name" | "kind" | "holders" | "waiters" | "waiterCount" | "holderCount" | "grants" | "grantedAt"
+  | "name"
+  | "kind"
+  | "holders"
+  | "waiters"
+  | "waiterCount"
+  | "holderCount"
+  | "deadHolders"
+  | "deadCount"
+  | "grants"
+  | "grantedAt"
 >;
 
 /** What a change has made of the holders of a queue. */
@@ -118,6 +127,9 @@ export class LiveQueue {
   /** Made of these when they are read. */
   #held: readonly Place[] | undefined;
   #holders: readonly SeenEntry[] | undefined;
+  #deadHolders: number | undefined;
+  /** How many entries have died, and keep their places. */
+  #deadCount = 0;
   /** Those that may show its kind, the oldest first: of the name itself, and of no name below it. */
   #own = new Set<Place>();
 
@@ -128,6 +140,7 @@ export class LiveQueue {
     line: Place[] = [],
   ) {
     [this.name, this.path, this.parent, this.#line] = [name, path, parent, line];
+    for (const { entry } of line) this.#deadCount += Number(entry.isDelay);
   }
 
   get kind(): QueueKind {
@@ -136,6 +149,16 @@ export class LiveQueue {
 
   get holderCount(): number {
     return this.#holding.size;
+  }
+
+  get deadCount(): number {
+    return this.#deadCount;
+  }
+
+  /** So many of them are in the place of a holder. */
+  get deadHolders(): number {
+    this.#deadHolders ??= this.#deadCount === 0 ? 0 : this.holders.filter(({ isDelay }) => isDelay).length;
+    return this.#deadHolders;
   }
 
   /** In the order of the queue. */
@@ -215,6 +238,7 @@ export class LiveQueue {
   add(place: Place): void {
     const last = this.#line.at(-1);
     this.#line.push(place);
+    this.#deadCount += Number(place.entry.isDelay);
     if (place.own === this || place.home === this) this.#own.add(place);
     if (last === undefined || older(last, place) < 0) return;
     // After a restore of etcd from a backup, or of several keys in one revision.
@@ -227,13 +251,15 @@ export class LiveQueue {
 
   remove(place: Place): void {
     this.#gaps++;
+    this.#deadCount -= Number(place.entry.isDelay);
     this.#own.delete(place);
     if (this.#last && older(place, this.#last) <= 0) this.#lost.push(place);
   }
 
   /** Its entry is another one now. `before`: that before; `at`: monotonic milliseconds, if its client has died. */
   replaced(place: Place, before: SeenEntry, at?: number): void {
-    this.#holders = undefined;
+    this.#holders = this.#deadHolders = undefined;
+    this.#deadCount += Number(place.entry.isDelay) - Number(before.isDelay);
     if (place.entry.permits !== before.permits) this.#isOld = true;
     if (!place.isDelay || !this.#holding.has(place)) return;
     this.#dead.push(before);
@@ -242,7 +268,7 @@ export class LiveQueue {
 
   /** The name has no keys of its own any more. */
   clear(): void {
-    [this.#line, this.#gaps, this.#head, this.#isOld] = [[], 0, 0, true];
+    [this.#line, this.#gaps, this.#head, this.#isOld, this.#deadCount] = [[], 0, 0, true, 0];
     this.#jumps.clear();
     this.#own.clear();
   }
@@ -330,7 +356,7 @@ export class LiveQueue {
   }
 
   #forgetOrder(): void {
-    this.#held = this.#holders = undefined;
+    this.#held = this.#holders = this.#deadHolders = undefined;
   }
 }
 

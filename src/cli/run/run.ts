@@ -16,6 +16,7 @@ import {
   type WaitOptions,
   watchQueue,
 } from "../../index.js";
+import { heldText } from "../../contender.js";
 import type { RejoinMessage } from "../../telemetry/index.js";
 import { pause, systemClock } from "../../util/clock.js";
 import { type Call, command, type Given, parseInteger } from "../command.js";
@@ -78,7 +79,7 @@ function described(
   // As LockTimeoutError and the log count: every entry before this one, the holders included.
   const ahead = total.holders + rank;
   return {
-    text: `waiting for ${name}: held by ${ownerText(holder)}${others}, ${ahead} ahead in the queue`,
+    text: `waiting for ${name}: ${heldText(holder, ownerText(holder))}${others}, ${ahead} ahead in the queue`,
     json: { event: "waiting", name, holder: contenderJson(holder), total, ahead },
   };
 }
@@ -368,6 +369,6 @@ function wantedOf(name: string, flags: Given<typeof FLAGS>): Wanted {
 async function taken({ signal }: Pick<Call, "signal">, cluster: Cluster, name: string): Promise<CliError> {
   const state = await inspect(cluster, name, { limit: 1, signal }).catch(() => undefined);
   const holder = state?.holders[0];
-  const by = holder ? `: held by ${ownerText(holder)}` : "";
+  const by = holder ? `: ${heldText(holder, ownerText(holder))}` : "";
   return new CliError(EXIT.timedOut, `lock "${name}" is taken${by}`);
 }

@@ -1,6 +1,7 @@
 import type { SeenEntry } from "../../queue/seen-entry.js";
 import type { BoardQueue } from "../../view/board.js";
 import { formatDuration } from "../command.js";
+import { holderCell } from "../io.js";
 
 /** Grants count for about so long. */
 const WINDOW_MS = 10_000;
@@ -178,11 +179,11 @@ export function tableOf(queues: Iterable<BoardQueue>, { sort, filter, rates, now
   let [locks, holding, waiting] = [0, 0, 0];
   for (const queue of queues) {
     locks++;
-    holding += queue.holderCount;
-    waiting += queue.waiterCount;
+    holding += holdingIn(queue);
+    waiting += waitingIn(queue);
     if (wanted !== "" && !queue.name.toLowerCase().includes(wanted)) continue;
     const rate = rates.perSecond(queue.name, now.monotonic);
-    rows.push({ queue, held: heldBy(queue.holders[0], queue, now), rate });
+    rows.push({ queue, held: heldBy(shownHolder(queue), queue, now), rate });
   }
   const weigh = WEIGHTS[sort];
   rows.sort((a, b) => weigh(b) - weigh(a) || (a.queue.name < b.queue.name ? -1 : 1));
@@ -195,7 +196,17 @@ const WEIGHTS: Readonly<Record<SortKey, (row: Row) => number>> = {
   rate: ({ rate }) => rate,
 };
 
+/** Without the dead, who neither hold nor wait. */
+export const holdingIn = ({ holderCount, deadHolders }: BoardQueue): number => holderCount - deadHolders;
+export const waitingIn = ({ waiterCount, deadCount, deadHolders }: BoardQueue): number =>
+  waiterCount - (deadCount - deadHolders);
+
+/** The first one that holds; if all are dead, the first of them. */
+export const shownHolder = ({ holders }: BoardQueue): SeenEntry | undefined =>
+  holders.find(({ isDelay }) => !isDelay) ?? holders[0];
+
 export function heldBy(holder: SeenEntry | undefined, queue: BoardQueue, now: Now): Held | undefined {
+  if (holder?.isDelay) return undefined;
   const grantedAt = holder && queue.grantedAt(holder);
   if (grantedAt !== undefined) return { ms: now.monotonic - grantedAt, isExact: true };
   if (holder?.since === undefined) return undefined;
@@ -206,13 +217,22 @@ export function heldBy(holder: SeenEntry | undefined, queue: BoardQueue, now: No
 export const heldText = (held: Held | undefined): string =>
   held === undefined ? "?" : `${held.isExact ? "" : "<"}${formatDuration(Math.floor(held.ms / 1000) * 1000)}`;
 
+/** In the table: of a dead holder, there is no such time. */
+export const heldCell = ({ queue, held }: Pick<Row, "queue" | "held">): string =>
+  shownHolder(queue)?.isDelay ? "-" : heldText(held);
+
 /** The owner, the value of a candidate, or the key of a client that writes neither. */
 export const labelOf = ({ owner, value, key }: SeenEntry): string => owner ?? value ?? key;
 
+/** When the place of a dead entry is free, in milliseconds; undefined: it is not known. */
+export type FreeIn = (entry: SeenEntry) => number | undefined;
+
 /** The first holder, and how many hold besides it. */
-export function holderText(queue: BoardQueue): string {
-  const [first] = queue.holders;
+export function holderText(queue: BoardQueue, freeIn: FreeIn): string {
+  const first = shownHolder(queue);
   if (first === undefined) return "-";
-  const label = first.isDelay ? `(died) ${labelOf(first)}` : labelOf(first);
-  return queue.holderCount === 1 ? label : `${label} +${queue.holderCount - 1}`;
+  const ttlRemainingMs = first.isDelay ? freeIn(first) : undefined;
+  const label = holderCell(labelOf(first), { state: first.isDelay ? "dead" : "holding", ttlRemainingMs });
+  const others = first.isDelay ? queue.holderCount - 1 : holdingIn(queue) - 1;
+  return others === 0 ? label : `${label} +${others}`;
 }

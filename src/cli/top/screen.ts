@@ -1,18 +1,23 @@
 import type { SeenEntry } from "../../queue/seen-entry.js";
 import type { BoardEvent, BoardQueue } from "../../view/board.js";
 import type { Contact } from "../../view/contact.js";
+import { freeText } from "../../contender.js";
 import { formatDuration } from "../command.js";
 import { cut, fit } from "../io.js";
 import {
+  type FreeIn,
   heldBy,
+  heldCell,
   heldText,
   holderText,
+  holdingIn,
   labelOf,
   type Now,
   type Row,
   type SortKey,
   type Table,
   type View,
+  waitingIn,
 } from "./rows.js";
 
 /** The queue of one name. */
@@ -25,38 +30,46 @@ export interface QueuePicture {
   readonly scroll: number;
 }
 
+/** What a text depends on besides the queues. */
+interface Scene {
+  readonly now: Now;
+  readonly freeIn: FreeIn;
+}
+
 /** How many lines a queue has, besides its title. */
 export const queueLength = ({ queue, history }: QueuePicture): number =>
   (queue ? queue.holders.length + queue.waiterCount : 1) + (history.length > 0 ? history.length + 1 : 0);
 
 /** The title, and the lines that there is room for. Only those are made: a queue may have thousands. */
-function queueLines(picture: QueuePicture, now: Now, size: Size): readonly Line[] {
+function queueLines(picture: QueuePicture, scene: Scene, size: Size): readonly Line[] {
   const { name, queue, scroll } = picture;
   const numbers = queue
-    ? `${queue.kind}, ${queue.holders.length} holding, ${queue.waiterCount} waiting`
+    ? `${queue.kind}, ${holdingIn(queue)} holding, ${waitingIn(queue)} waiting${queue.deadCount > 0 ? `, ${queue.deadCount} dead` : ""}`
     : "free";
   const room = Math.max(8, size.columns - numbers.length - 2);
   const title: Line = { text: `${cut(name, room)}  ${numbers}`, style: "bold" };
-  const makers = [...entryMakers(picture, now, size), ...eventMakers(picture, now)];
+  const makers = [...entryMakers(picture, scene, size), ...eventMakers(picture, scene.now)];
   return [title, ...makers.slice(scroll, scroll + size.rows).map((make) => make())];
 }
 
 type Maker = () => Line;
 
-function entryMakers({ queue }: QueuePicture, now: Now, size: Size): readonly Maker[] {
+function entryMakers({ queue }: QueuePicture, { now, freeIn }: Scene, size: Size): readonly Maker[] {
   if (queue === undefined) return [() => ({ text: "  nobody holds it, and nobody waits" })];
   const { holders, waiters } = queue;
   return [
     ...holders.map((entry): Maker => () => {
-      // Nobody renews its lease any more: board and etcd's keys do not tell when that ends.
-      const state = entry.isDelay ? "died, its delay" : `holds ${heldText(heldBy(entry, queue, now))}`;
+      const state = deadText(entry, freeIn) ?? `holds ${heldText(heldBy(entry, queue, now))}`;
       return { text: entryText(state, entry, size.columns) };
     }),
     ...waiters.map((entry, n): Maker => () => ({
-      text: entryText(`${n + 1}. ${waitText(entry, now)}`, entry, size.columns),
+      text: entryText(`${n + 1}. ${deadText(entry, freeIn) ?? waitText(entry, now)}`, entry, size.columns),
     })),
   ];
 }
+
+const deadText = (entry: SeenEntry, freeIn: FreeIn): string | undefined =>
+  entry.isDelay ? `dead, ${freeText(freeIn(entry))}` : undefined;
 
 const waitText = ({ since }: SeenEntry, { date }: Now): string =>
   since === undefined ? "waits" : `waits ${formatDuration(Math.max(0, date.getTime() - since.getTime()))}`;
@@ -93,7 +106,7 @@ interface Line {
 }
 
 /** All that a screen is made of. */
-export interface Picture {
+export interface Picture extends Scene {
   readonly prefix: string;
   readonly view: View;
   readonly table: Table;
@@ -105,7 +118,6 @@ export interface Picture {
   /** Grants in a second, of all names. */
   readonly rate: number;
   readonly revision: bigint;
-  readonly now: Now;
 }
 
 /** Title, state, columns, and the keys at the end. */
@@ -118,7 +130,7 @@ export const bodyHeight = ({ rows }: Size): number => Math.max(1, rows - FRAME_L
 export function layout(picture: Picture, size: Size): readonly Line[] {
   const height = bodyHeight(size);
   const { queue } = picture;
-  const body = queue ? queueLines(queue, picture.now, size) : tableLines(picture, size);
+  const body = queue ? queueLines(queue, picture, size) : tableLines(picture, size);
   const lines = [titleLine(picture), stateLine(picture), ...body.slice(0, height + 1)];
   while (lines.length < size.rows - 1) lines.push({ text: "" });
   lines.push({ text: queue ? QUEUE_KEYS : TABLE_KEYS, style: "dim" });
@@ -157,7 +169,7 @@ function stateLine({ contact, revision, view, now }: Picture): Line {
 const NUMBERS = { kind: 9, waiting: 7, held: 8, rate: 8 };
 const GAPS = 5 * 2;
 
-function tableLines({ table, view, selected }: Picture, size: Size): readonly Line[] {
+function tableLines({ table, view, selected, freeIn }: Picture, size: Size): readonly Line[] {
   const { rows } = table;
   const height = bodyHeight(size);
   const at = Math.max(
@@ -166,7 +178,7 @@ function tableLines({ table, view, selected }: Picture, size: Size): readonly Li
   );
   const first = Math.max(0, Math.min(at - Math.floor(height / 2), rows.length - height));
   const shown = rows.slice(first, first + height).map((row): Line => ({
-    text: rowText(cellsOf(row), size.columns),
+    text: rowText(cellsOf(row, freeIn), size.columns),
     ...(row.queue.name === selected && { style: "inverse" }),
   }));
   return [{ text: rowText(headOf(view.sort), size.columns), style: "bold" }, ...shown];
@@ -181,9 +193,9 @@ type Cells = readonly [
   rate: string,
 ];
 
-const cellsOf = ({ queue, held, rate }: Row): Cells => [
-  ...([queue.name, queue.kind, holderText(queue)] as const),
-  ...([String(queue.waiterCount), heldText(held), rateText(rate)] as const),
+const cellsOf = (row: Row, freeIn: FreeIn): Cells => [
+  ...([row.queue.name, row.queue.kind, holderText(row.queue, freeIn)] as const),
+  ...([String(waitingIn(row.queue)), heldCell(row), rateText(row.rate)] as const),
 ];
 
 const headOf = (sort: SortKey): Cells => {

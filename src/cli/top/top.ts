@@ -6,6 +6,7 @@
 // - A frame costs the visible lines and one sort of the names; a change costs what it changes: see `view/board.ts`.
 // - Every text of another client goes through `fit` or `cut`: escaped, and never wider than its column.
 import { emitKeypressEvents } from "node:readline";
+import type { SeenEntry } from "../../queue/seen-entry.js";
 import { systemClock } from "../../util/clock.js";
 import type { Board, BoardQueue } from "../../view/board.js";
 import type { Contact } from "../../view/contact.js";
@@ -15,16 +16,19 @@ import type { ContactJson, LocksJson } from "../json-types.js";
 import { Feed, type FeedSettings, type FeedView } from "./feed.js";
 import {
   FIRST_VIEW,
-  heldText,
+  heldCell,
   holderText,
+  holdingIn,
   type Key,
   type Now,
   press,
   Rates,
   selectedOf,
   type Shown,
+  shownHolder,
   tableOf,
   type View,
+  waitingIn,
 } from "./rows.js";
 import {
   bodyHeight,
@@ -70,6 +74,8 @@ class Live implements FeedView {
   readonly #rates = new Rates();
   readonly #painter = new Painter();
   #names: readonly string[] = [];
+  /** The dead ones that are to be seen, and of whom it is not known when their places are free. */
+  #unknown: SeenEntry[] = [];
   #tick: { cancel(): void };
 
   constructor(private readonly settings: FeedSettings) {
@@ -107,8 +113,17 @@ class Live implements FeedView {
   }
 
   draw(): string {
-    return this.#painter.paint(layout(this.#picture(), this.#size));
+    this.#unknown = [];
+    const lines = layout(this.#picture(), this.#size);
+    void this.feed.board.askFree(this.#unknown).then((isNews) => isNews && this.feed.request(KEY_GAP_MS));
+    return this.#painter.paint(lines);
   }
+
+  readonly #freeIn = (entry: SeenEntry): number | undefined => {
+    const ms = this.feed.board.freeInMs(entry);
+    if (ms === undefined) this.#unknown.push(entry);
+    return ms;
+  };
 
   get #size(): Size {
     const { columns, rows } = this.settings.io.stdout;
@@ -125,7 +140,7 @@ class Live implements FeedView {
     return {
       ...{ prefix, view: this.#view, table, contact, now, revision: board.revision },
       selected: selectedOf(this.#view, this.#names),
-      queue: this.#queue,
+      ...{ queue: this.#queue, freeIn: this.#freeIn },
       rate: this.#rates.perSecond(ALL, now.monotonic),
     };
   }
@@ -243,9 +258,11 @@ function writeSnapshot(settings: FeedSettings, wantsJson: boolean): Promise<numb
       if (written) return;
       written = true;
       const { board } = feed;
-      const text = wantsJson ? changeLine(board, board.names()) : textOf(board, settings);
       // After an error, the feed ends with the code of that.
-      io.stdout.write(text, (error) => error ?? feed.end(EXIT.ok));
+      const end = (text: string): void => void io.stdout.write(text, (error) => error ?? feed.end(EXIT.ok));
+      if (wantsJson) return end(changeLine(board, board.names()));
+      const holders = [...board.queues()].flatMap((queue) => shownHolder(queue) ?? []);
+      void board.askFree(holders).then(feed.guard(() => end(textOf(board, settings))));
     },
     contact: ({ error }) => {
       if (error) feed.fail(error);
@@ -261,8 +278,8 @@ function textOf(board: Board, { clock, io }: FeedSettings): string {
   const now = { monotonic: clock.monotonic(), date: clock.date() };
   const { rows } = tableOf(board.queues(), { sort: "waiters", filter: "", rates: new Rates(), now });
   const cells = rows.map(({ queue, held }) => [
-    ...[queue.name, queue.kind, holderText(queue)],
-    ...[String(queue.holders.length), String(queue.waiterCount), heldText(held)],
+    ...[queue.name, queue.kind, holderText(queue, (entry) => board.freeInMs(entry))],
+    ...[String(holdingIn(queue)), String(waitingIn(queue)), heldCell({ queue, held })],
   ]);
   return tableFor(ONCE_TITLES, io.stdout).add(cells) || `${ONCE_TITLES.join("  ")}\n`;
 }

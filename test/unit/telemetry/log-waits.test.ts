@@ -45,6 +45,17 @@ describe("the line about a wait", () => {
     expect(reads).toHaveLength(5);
   });
 
+  test("says of a dead holder that it is dead, and when the lock is free", async () => {
+    const dead = holder({ state: "dead", ttlRemainingMs: 15_400 });
+    world.readWait = ({ name }) => Promise.resolve({ name, holder: dead, ahead: 1 });
+    world.begin(world.call("orders/17"));
+    await world.clock.pass(30_100);
+
+    expect(world.lines.all).toEqual([
+      'warn leasehold: waiting 30 s for "orders/17": its holder "web-3" (joined 71 s ago) is dead (free in 16 s), 1 ahead',
+    ]);
+  });
+
   test("is one for all calls of the process that wait for the same lock", async () => {
     for (let n = 0; n < 500; n++) world.begin(world.call("orders/17"));
     await world.clock.pass(31_000);

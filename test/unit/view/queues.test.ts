@@ -70,8 +70,11 @@ const shown = ({ queues }: World) =>
     .map((queue) => ({
       ...{ path: queue.path, kind: queue.kind, count: [queue.holderCount, queue.waiterCount] },
       ...{ holders: plain(queue.holders), waiters: plain(queue.waiters) },
+      dead: [queue.deadHolders, queue.deadCount],
     }))
     .sort((a, b) => (a.path < b.path ? -1 : 1));
+
+const deadIn = (entries: readonly SeenEntry[]): number => entries.filter(({ isDelay }) => isDelay).length;
 
 /** By the definition: every key under a name counts, and a name is one that has a key of its own. */
 function truth({ keys }: World) {
@@ -87,6 +90,7 @@ function truth({ keys }: World) {
     return {
       ...{ path, kind: kindOfQueue(path, [...holders, ...waiters].sort(byAge)) },
       ...{ count: [holders.length, waiters.length], holders: plain(holders), waiters: plain(waiters) },
+      dead: [deadIn(holders), deadIn([...holders, ...waiters])],
     };
   });
 }

@@ -26,6 +26,7 @@ const entry = (owner: string): SeenEntry => {
 
 const queue = (name: string, waiting = 0, owner = "web-1", grantedAt?: number): BoardQueue => ({
   ...{ name, kind: "mutex", holders: [entry(owner)], holderCount: 1, waiterCount: waiting, grants: 0 },
+  ...{ deadHolders: 0, deadCount: 0 },
   grantedAt: () => grantedAt,
   waiters: Array.from({ length: waiting }, (_, n) => entry(`waiter-${n}`)),
 });
@@ -39,6 +40,7 @@ function pictureOf(
   const names = table.rows.map((row) => row.queue.name);
   return {
     ...{ prefix: "jobs/", view, table, queue: undefined, rate: 0, revision: 42n, now: NOW },
+    freeIn: () => undefined,
     selected: selectedOf(view, names),
     contact: { state: "answers", since: 0, error: undefined },
     ...more,
@@ -137,6 +139,38 @@ describe("the screen", () => {
       "  1 s ago       released, or lost  web-8 (with 3 keys of its lease)",
       "  2 s ago       released           web-7",
     ]);
+  });
+});
+
+describe("a dead holder", () => {
+  const leaseId = 0x4000_0000_0000_001fn;
+  const value = JSON.stringify({ owner: "web-9", since: "2031-05-05T11:00:00Z", id: "x" });
+  const dead = new SeenEntry(keyValue({ key: `jobs/${leaseId.toString(16)}`, leaseId, value }));
+  const freeIn = () => 15_400;
+
+  test("does not count as holding, and is shown with the time until its place is free", () => {
+    const jobs = { ...queue("jobs", 1), holders: [dead], deadHolders: 1, deadCount: 1 };
+    const lines = textOf(pictureOf([jobs], FIRST_VIEW, { freeIn }), { columns: 100, rows: 24 });
+
+    expect([lines[0], lines[3]]).toEqual([
+      "leasehold top  jobs/*  1 lock  0 holding  1 waiting  0/s grants",
+      `${"jobs".padEnd(34)}mutex      (free in 16 s) web-9              1         -       0/s`,
+    ]);
+    const open = { name: "jobs", queue: jobs, history: [], scroll: 0 };
+    const opened = textOf(pictureOf([jobs], FIRST_VIEW, { freeIn, queue: open }));
+    expect(opened.slice(2, 4)).toEqual([
+      "jobs  mutex, 0 holding, 1 waiting, 1 dead",
+      expect.stringMatching(/^ {2}dead, free in 16 s {2}web-9 /),
+    ]);
+  });
+
+  test("stands behind one that holds, as a dead waiter behind none", () => {
+    const jobs = queue("jobs", 1);
+    const shared = { ...jobs, holders: [dead, entry("web-1")], holderCount: 2, deadHolders: 1, deadCount: 2 };
+    const lines = textOf(pictureOf([shared], FIRST_VIEW, { freeIn }));
+
+    expect(lines[0]).toContain("1 holding  0 waiting");
+    expect(lines[3]).toMatch(/web-1 +0 +<60 min/);
   });
 });
 

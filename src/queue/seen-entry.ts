@@ -1,7 +1,7 @@
 import type { Contender } from "../contender.js";
 import type { KeyValue } from "../etcd/port.js";
 import { compactKey, keyText } from "../etcd/watch.js";
-import { delayedBy, isDelayLease, parseEntryValue } from "../keys.js";
+import { delayedBy, isDelayLease, parseEntryKey, parseEntryValue } from "../keys.js";
 
 /** What made the queue of a name, as far as its keys and values show. */
 export type QueueKind = "mutex" | "rwlock" | "semaphore" | "election" | "unknown";
@@ -42,7 +42,8 @@ export class SeenEntry {
   readonly value: string | undefined;
   /** The kind of a queue in which the key is directly under the name. */
   readonly #kind: QueueKind = "unknown";
-  readonly #isOurs: boolean = false;
+  /** It is the delay key of an entry of this library. Alone, without the entry, it shows that the client of that has died. */
+  readonly isDelay: boolean = false;
 
   /** `isRead`: with its value. */
   constructor(
@@ -60,16 +61,14 @@ export class SeenEntry {
     this.permits = permits;
     const key = this.bytes.toString();
     if (kv.leaseId === 0n || !LEASE_AND_NUMBER.test(key.slice(key.lastIndexOf("/") + 1))) return;
-    this.#isOurs = owner !== undefined && since !== undefined && id !== undefined;
+    const isOurs = owner !== undefined && since !== undefined && id !== undefined;
+    // A permit has no such key. A quarter of the leases that etcd has named look like that of one.
+    const mayBeDelay = isOurs && permits === undefined && isDelayLease(kv.leaseId);
+    this.isDelay = mayBeDelay && parseEntryKey(key, kv.leaseId) !== undefined;
     // Go's mutex, etcdctl lock and jetcd write an empty value; a candidate's value is what it wants to tell.
-    const other = this.#isOurs || kv.value === "" ? "mutex" : "election";
+    const other = isOurs || kv.value === "" ? "mutex" : "election";
     this.#kind = permits === undefined ? other : "semaphore";
     if (this.#kind === "election") this.value = cut(kv.value);
-  }
-
-  /** It is the delay key of an entry of this library. Alone, without the entry, it shows that the client of that has died. */
-  get isDelay(): boolean {
-    return this.#isOurs && isDelayLease(this.leaseId);
   }
 
   /** With U+FFFD in the place of bytes that are no text. */

@@ -34,6 +34,20 @@ describe("a state", () => {
     });
   });
 
+  test("takes no key for that of a dead one whose lease only looks like one", () => {
+    const leaseId = 0x4000_0000_0000_001fn;
+    const stateWith = (last: string, text: string) =>
+      new SeenEntry(keyValue({ key: `jobs/${last}`, leaseId, value: text })).contenderIn("jobs", "holding")
+        .state;
+    const own = leaseId.toString(16);
+    const permit = JSON.stringify({ owner: "a", since: SINCE, id: "x", permits: 2 });
+
+    expect(stateWith(own, value("a"))).toBe("dead");
+    expect(stateWith(`${own}-2`, value("a"))).toBe("dead");
+    expect(stateWith("6a1f", value("a"))).toBe("holding");
+    expect([stateWith(own, ""), stateWith(own, permit)]).toEqual(["holding", "holding"]);
+  });
+
   test("counts those that it does not show", () => {
     const { waiters, total } = state(Array<string>(10).fill(""), 3);
 

@@ -1,4 +1,5 @@
 import { credentialsChannel } from "../telemetry/channels.js";
+import { type CredentialsMessage, KEPT } from "../telemetry/messages.js";
 import { withJson } from "../telemetry/publish.js";
 import { tellOutside } from "../util/own-context.js";
 import { isError } from "../util/realm.js";
@@ -15,6 +16,7 @@ export class CurrentCredentials<T> {
 
   /** Throws what `read` does. */
   constructor(
+    private readonly option: CredentialsMessage["option"],
     read: () => T,
     private readonly hosts: readonly string[],
   ) {
@@ -39,13 +41,14 @@ export class CurrentCredentials<T> {
   }
 
   #tell(error: Error | undefined): void {
+    const { hosts, option } = this;
     this.#problem = error?.message;
     if (credentialsChannel.hasSubscribers)
-      tellOutside(() => credentialsChannel.publish(withJson({ hosts: this.hosts, error })));
+      tellOutside(() => credentialsChannel.publish(withJson({ hosts, option, error })));
     else if (error !== undefined)
-      process.emitWarning(`leasehold uses its last credentials: ${error.message}`, {
-        type: "LeaseholdWarning",
-        code: "CREDENTIALS_KEPT",
-      });
+      process.emitWarning(
+        `${option}() has failed, and leasehold uses the ${KEPT[option]} of before: ${error.message}`,
+        { type: "LeaseholdWarning", code: "CREDENTIALS_KEPT" },
+      );
   }
 }

@@ -59,9 +59,10 @@ export class MemberPool {
     private readonly connect: Connect,
     private readonly hosts: Hosts,
   ) {
-    const user = (this.#user = options.auth && new CurrentCredentials(options.auth, options.hosts));
+    const user = (this.#user = options.auth && new CurrentCredentials("auth", options.auth, options.hosts));
     this.tokens = user && new AuthToken(() => user.current, options.requestTimeoutMs, clock);
-    this.#credentials = options.credentials && new CurrentCredentials(options.credentials, options.hosts);
+    this.#credentials =
+      options.credentials && new CurrentCredentials("credentials", options.credentials, options.hosts);
     if (isMovable(options)) this.#membership = new Membership(options, hosts, clock);
     // Clients with the same configuration spread over the members.
     this.#next = Math.floor(clock.random() * options.hosts.length);

@@ -3,19 +3,20 @@ import type { Timer } from "../util/clock.js";
 import { queueMicrotask } from "../util/own-context.js";
 import { printable } from "../util/printable.js";
 import type { LineContext, LogFields } from "./log.js";
-import type {
-  AcquireMessage,
-  CallMessage,
-  CredentialsMessage,
-  ElectionMessage,
-  GuardianMessage,
-  HoldEndMessage,
-  HoldLongMessage,
-  LockMessage,
-  MemberMessage,
-  RejoinMessage,
-  RenewedMessage,
-  SessionMessage,
+import {
+  type AcquireMessage,
+  type CallMessage,
+  type CredentialsMessage,
+  type ElectionMessage,
+  type GuardianMessage,
+  type HoldEndMessage,
+  type HoldLongMessage,
+  KEPT,
+  type LockMessage,
+  type MemberMessage,
+  type RejoinMessage,
+  type RenewedMessage,
+  type SessionMessage,
 } from "./messages.js";
 import { isError } from "../util/realm.js";
 
@@ -216,11 +217,11 @@ export class MemberLines {
   }
 }
 
-/** One line when the certificates could not be read again, and one when they could. */
-export function credentialsLine(context: LineContext, { error }: CredentialsMessage): void {
+/** One line when the certificates, or user and password, could not be read again, and one when they could. */
+export function credentialsLine(context: LineContext, { option, error }: CredentialsMessage): void {
   if (error === undefined)
-    return context.write("info", "the credentials are read again", { event: "credentials.read" });
-  const text = `the credentials could not be read again, the last ones stay in use: ${reason(error)}`;
+    return context.write("info", `${option}() works again`, { event: "credentials.read" });
+  const text = `${option}() has failed, and the ${KEPT[option]} of before stay in use: ${reason(error)}`;
   context.write("warn", text, { event: "credentials.kept", ...codeOf(error) });
 }
 

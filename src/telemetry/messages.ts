@@ -158,12 +158,20 @@ export interface MemberMessage extends ClusterMessage {
 }
 
 /**
- * A message of the channel `leasehold.credentials`: the function given as `credentials` has failed, so what it returned last stays in
- * use. It is published for each new reason, and without an error when the function works again.
+ * A message of the channel `leasehold.credentials`: the function given as `credentials` or as `auth` has failed, so what it returned last
+ * stays in use. It is published for each new reason, and without an error when the function works again.
  */
 export interface CredentialsMessage extends ClusterMessage {
+  /** Which of the two functions it is. */
+  readonly option: "credentials" | "auth";
   readonly error: Error | undefined;
 }
+
+/** What stays in use when one of these functions fails. */
+export const KEPT: Readonly<Record<CredentialsMessage["option"], string>> = {
+  credentials: "certificates",
+  auth: "user and password",
+};
 
 /**
  * A message of the channel `leasehold.guardian`: with `guardian: true`, the guardian has ended, or could not be started. Until another one

@@ -23,7 +23,7 @@ const half = [old, fresh]
 let next: () => unknown;
 const reading = () => {
   const { credentials } = checkConnect({ hosts: HOSTS, credentials: () => next() });
-  return new CurrentCredentials(credentials!, HOSTS);
+  return new CurrentCredentials("credentials", credentials!, HOSTS);
 };
 const told: (string | undefined)[] = [];
 const listen = ({ hosts, error }: CredentialsMessage) => hosts === HOSTS && told.push(error?.message);
@@ -115,8 +115,9 @@ describe("a function as credentials", () => {
   test("writes a line to the log when it fails, and when it works again", () => {
     const records: LogRecord[] = [];
     using world = new LogWorld((record) => void records.push(record));
-    credentialsChannel.publish({ hosts: world.hosts, error: new RangeError("no PEM text") });
-    credentialsChannel.publish({ hosts: world.hosts, error: undefined });
+    const about = { hosts: world.hosts, option: "credentials" } as const;
+    credentialsChannel.publish({ ...about, error: new RangeError("no PEM text") });
+    credentialsChannel.publish({ ...about, error: undefined });
     expect(records).toMatchObject([
       { level: "warn", event: "credentials.kept", error: "RangeError" },
       { level: "info", event: "credentials.read" },
@@ -133,8 +134,57 @@ describe("a function as credentials", () => {
 
     expect(credentials.current).toEqual(old);
     expect(warn).toHaveBeenCalledExactlyOnceWith(
-      expect.stringContaining("leasehold uses its last credentials"),
+      expect.stringMatching(/^credentials\(\) has failed, and leasehold uses the certificates of before: /),
       expect.objectContaining({ code: "CREDENTIALS_KEPT" }),
     );
+  });
+});
+
+describe("which of the two functions has failed", () => {
+  const working = { credentials: () => old!, auth: () => ({ username: "me", password: "secret" }) };
+
+  test.each([
+    ["credentials", "certificates"],
+    ["auth", "user and password"],
+  ] as const)("is said of %s by the channel, the log and a warning", (option, kept) => {
+    let fails = false;
+    const failing = () => {
+      if (fails) throw new Error("no such file");
+      return working[option]();
+    };
+    const checked = checkConnect({ hosts: HOSTS, ...working, [option]: failing });
+    const records: LogRecord[] = [];
+    using world = new LogWorld((record) => void records.push(record));
+    const current = new CurrentCredentials<unknown>(option, checked[option]!, world.hosts);
+    const published: CredentialsMessage[] = [];
+    const subscriber = (message: CredentialsMessage) => void published.push(message);
+    credentialsChannel.subscribe(subscriber);
+    onTestFinished(() => credentialsChannel.unsubscribe(subscriber));
+    for (fails of [true, false]) void current.current;
+
+    expect(published).toMatchObject([
+      { option, error: { message: "no such file" } },
+      { option, error: undefined },
+    ]);
+    expect(JSON.parse(JSON.stringify(published[0]))).toMatchObject({ option });
+    expect(records.map(({ message }) => message)).toEqual([
+      `${option}() has failed, and the ${kept} of before stay in use: no such file`,
+      `${option}() works again`,
+    ]);
+  });
+
+  test("is said of auth by a warning if nothing listens", () => {
+    credentialsChannel.unsubscribe(listen);
+    const warn = vi.spyOn(process, "emitWarning").mockImplementation(() => undefined);
+    onTestFinished(() => warn.mockRestore());
+    let user: unknown = working.auth();
+    const { auth } = checkConnect({ hosts: HOSTS, auth: () => user as ReturnType<typeof working.auth> });
+    const current = new CurrentCredentials("auth", auth!, HOSTS);
+    user = { username: "me" };
+
+    expect(current.current).toEqual(working.auth());
+    const [said] = warn.mock.calls[0]!;
+    expect(said).toMatch(/^auth\(\) has failed, and leasehold uses the user and password of before: /);
+    expect(said).not.toContain("secret");
   });
 });

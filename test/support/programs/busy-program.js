@@ -1,5 +1,5 @@
 // A program that stands still when it is told to: `node busy-program.js OPTIONS NAME`. OPTIONS are those of `connect` in JSON, and
-// `files`, those of the certificates, which are read again for each connection. Takes the lock NAME, and prints a line of JSON with the state in which it is then, and one after each command of its input:
+// `files`, those of the certificates, which are read again for each connection, or `user`, the one with user and password, for each token. Takes the lock NAME, and prints a line of JSON with the state in which it is then, and one after each command of its input:
 // "block MS": what the first line says after a loop of so long, in which no other line runs;
 // "watch MS": the same after a loop that reads `held` until it is false, or for so long;
 // "idle MS": the same after so long without work;
@@ -14,7 +14,8 @@ import { setTimeout as delay } from "node:timers/promises";
 const [options = "", name = ""] = process.argv.slice(2);
 const { LEASEHOLD_PROGRAM = "leasehold", GONE_AFTER_CONNECT: gone } = process.env;
 const { connect, Mutex } = /** @type {typeof import("leasehold")} */ (await import(LEASEHOLD_PROGRAM));
-const { files, ...connection } = JSON.parse(options);
+const { files, user, ...connection } = JSON.parse(options);
+if (user !== undefined) connection.auth = () => JSON.parse(readFileSync(user, "utf8"));
 if (files !== undefined)
   connection.credentials = () => ({
     rootCertificate: readFileSync(files.ca),

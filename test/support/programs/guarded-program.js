@@ -1,5 +1,5 @@
 // A program whose leases a guardian revokes when it has ended: `node guarded-program.js OPTIONS NAMES HOW`. OPTIONS are those of
-// `connect` in JSON, `adopt`, the lease of an orphaned session, and `files`, those of the certificates. Takes each of the NAMES in a cluster of its own, prints a line of JSON
+// `connect` in JSON, `adopt`, the lease of an orphaned session, `files`, those of the certificates, and `user`, the file with user and password. Takes each of the NAMES in a cluster of its own, prints a line of JSON
 // with what it holds, and then ends by HOW: "wait" does not, and "fork" has a child that lives on. It prints `guarded` when another guardian runs.
 import { fork } from "node:child_process";
 import { subscribe } from "node:diagnostics_channel";
@@ -8,7 +8,7 @@ import { fileURLToPath } from "node:url";
 import { connect, Mutex, Session } from "leasehold";
 
 const [options = "", names = "", how = "wait"] = process.argv.slice(2);
-const { adopt, files, ...connection } = JSON.parse(options);
+const { adopt, files, user, ...connection } = JSON.parse(options);
 
 /** Certificates are read again. Once they have been used, the program prints `read`. */
 function credentials() {
@@ -17,11 +17,19 @@ function credentials() {
   return { rootCertificate: readFileSync(ca), certChain: readFileSync(cert), privateKey: readFileSync(key) };
 }
 
+/** They are read again. Once they have been used, the program prints `password` and the password. */
+function auth() {
+  const read = JSON.parse(readFileSync(user, "utf8"));
+  setImmediate(() => process.stdout.write(`password ${read.password}\n`));
+  return read;
+}
+
 subscribe("leasehold.guardian", (message) => {
   const { error } = /** @type {import("leasehold/diagnostics").GuardianMessage} */ (message);
   if (error === undefined) process.stdout.write("guarded\n");
 });
 if (files !== undefined) connection.credentials = credentials;
+if (user !== undefined) connection.auth = auth;
 const clusters = names.split(",").map(() => connect({ guardian: true, ...connection }));
 const sessions = await Promise.all(
   clusters.map((cluster) =>

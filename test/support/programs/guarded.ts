@@ -36,8 +36,8 @@ export class Guarded implements AsyncDisposable {
     const env = { ...(setting.env ?? process.env), SSL_CERT_DIR: mark };
     const child = spawn(process.execPath, args, { stdio: "pipe", ...setting, env });
     const said = new Said(child);
-    // Certificates were read first.
-    const line = await said.first((word) => word !== "read");
+    // Certificates or passwords were read first.
+    const line = await said.first((word) => word.startsWith("{"));
     const { leases, fences, heir } = JSON.parse(line) as {
       leases: string[];
       fences: string[];
@@ -71,6 +71,11 @@ export class Guarded implements AsyncDisposable {
   /** Resolves when the program has read its certificates once more, and has used them. */
   async readsCertificates(): Promise<void> {
     await this.said.later();
+  }
+
+  /** Resolves when the program has read this password, and has used it. */
+  async readsPassword(password: string): Promise<void> {
+    await this.said.first((word) => word === `password ${password}`);
   }
 
   /** Those that are not its children: in PM2, which kills what is. */

@@ -33,6 +33,8 @@ interface MemberListener {
   failed?(member: Member): void;
   /** A call got no answer from `member`, which may be the leader's fault: check whether the member is alive. */
   suspected?(member: Member): void;
+  /** User and password have been read for a token: they may be others than before. */
+  userRead?(): void;
 }
 
 export type Connect = (host: string, setting: MemberSetting) => Member;
@@ -60,7 +62,12 @@ export class MemberPool {
     private readonly hosts: Hosts,
   ) {
     const user = (this.#user = options.auth && new CurrentCredentials("auth", options.auth, options.hosts));
-    this.tokens = user && new AuthToken(() => user.current, options.requestTimeoutMs, clock);
+    const userNow = (): CheckedUser => {
+      const { current } = user as CurrentCredentials<CheckedUser>;
+      for (const listener of this.#listeners) listener.userRead?.();
+      return current;
+    };
+    this.tokens = user && new AuthToken(userNow, options.requestTimeoutMs, clock);
     this.#credentials =
       options.credentials && new CurrentCredentials("credentials", options.credentials, options.hosts);
     if (isMovable(options)) this.#membership = new Membership(options, hosts, clock);

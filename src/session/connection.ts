@@ -87,7 +87,7 @@ export function newClusterState(
   const guardian = options.guardian ? new Guardian(options, client, clock) : undefined;
   // Not with renewals alone: those may wait for the certificates that the guardian lacks as well.
   const refresh = (): void => guardian?.refresh();
-  if (guardian) client.pool.listen({ failed: refresh, suspected: refresh });
+  if (guardian) client.pool.listen({ failed: refresh, suspected: refresh, userRead: refresh });
   return { services, leases, guardian, revoking: new Set(), closing, onDisconnected: observe(services) };
 }
 

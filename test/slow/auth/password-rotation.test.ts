@@ -73,21 +73,18 @@ test(
 );
 
 test(
-  "a guardian revokes with the password that the function returned last",
+  "a guardian revokes with the password that its process has just got from the function",
   { timeout: 90_000 },
   async () => {
-    const session = { ttlSeconds: 2 * TTL_SECONDS };
+    // Without a revocation, the key outlives the wait below.
+    const session = { ttlSeconds: 5 * TTL_SECONDS };
     await using program = await Guarded.start({ hosts: etcd.endpoints, user, session }, ["jobs/guarded"]);
     expect(await etcd.keysIn("jobs/guarded")).toHaveLength(1);
 
     await change();
     await publish();
+    // The process asks for another token, or reads again for its guardian.
     await program.readsPassword(CHANGED);
-    // What a renewal has told the guardian, it knows at the next one.
-    const renewals = await metric("etcd_debugging_lease_renewed_total");
-    await expect
-      .poll(() => metric("etcd_debugging_lease_renewed_total"), PATIENCE)
-      .toBeGreaterThanOrEqual(renewals + 2);
     const refused = await refusals();
     await program.kill();
 

@@ -49,9 +49,6 @@ export class Board {
   readonly #intake: Intake;
   readonly #watch: QueueWatch<SeenEntry>;
   readonly #unlisten: () => void;
-  /** When the leases of dead entries end by etcd's word, in monotonic milliseconds. Nobody renews them. */
-  readonly #ends = new Map<bigint, number>();
-  #isAsking = false;
   #stopped = false;
 
   /** @throws {TypeError | RangeError} on a bad prefix. */
@@ -133,32 +130,9 @@ export class Board {
     }
   }
 
-  /** Milliseconds until the place of a dead entry is free; undefined: etcd has not been asked, or the lease should have ended. */
-  freeInMs({ leaseId }: SeenEntry): number | undefined {
-    const ms = (this.#ends.get(leaseId) ?? 0) - this.services.clock.monotonic();
-    return ms > 0 ? ms : undefined;
-  }
-
-  /** Asks etcd for how long the dead ones of these entries keep their places, unless it is known. Never rejects; true: there is news. */
-  async askFree(entries: readonly SeenEntry[]): Promise<boolean> {
-    const unknown = entries.filter((entry) => entry.isDelay && this.freeInMs(entry) === undefined);
-    if (unknown.length === 0 || this.#isAsking || this.#stopped) return false;
-    const { clock, closed } = this.services;
-    const leaseIds = unknown.map(({ leaseId }) => leaseId);
-    this.#isAsking = true;
-    try {
-      const policy = { what: "read a lease", giveUpMs: READ_MS, signal: closed };
-      const ttls = await remainingTtls(this.services, leaseIds, policy);
-      const now = clock.monotonic();
-      for (const [leaseId, end] of this.#ends) if (end <= now) this.#ends.delete(leaseId);
-      for (const [leaseId, ms] of ttls) this.#ends.set(leaseId, now + ms);
-      return [...ttls.values()].some((ms) => ms > 0);
-    } catch {
-      // Whether etcd answers is told by others.
-      return false;
-    } finally {
-      this.#isAsking = false;
-    }
+  /** Milliseconds that leases have left by etcd's word. */
+  ttlsOf(leaseIds: readonly bigint[]): Promise<ReadonlyMap<bigint, number>> {
+    return ttlsOf(this.services, leaseIds);
   }
 
   stop(): void {
@@ -195,14 +169,15 @@ const DOOR: unique symbol = Symbol.for("leasehold.board") as never;
 
 const READ_MS = 5000;
 
+const ttlsOf = (services: EtcdServices, leaseIds: readonly bigint[]): Promise<ReadonlyMap<bigint, number>> =>
+  remainingTtls(services, leaseIds, { what: "read a lease", giveUpMs: READ_MS, signal: services.closed });
+
 /** Not enumerable: logs and comparisons of a cluster show nothing of it. */
 export function addBoardDoor(cluster: Cluster): void {
   const door: BoardDoor = {
     open: (prefix, listener) => Board.open(cluster, prefix, listener),
     hasEnded: async (leaseId) => {
-      const services = servicesOf(cluster);
-      const policy = { what: "read a lease", giveUpMs: READ_MS, signal: services.closed };
-      return !(await remainingTtls(services, [leaseId], policy)).has(leaseId);
+      return !(await ttlsOf(servicesOf(cluster), [leaseId])).has(leaseId);
     },
   };
   Object.defineProperty(cluster, DOOR, { value: door });

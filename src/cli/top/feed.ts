@@ -1,4 +1,5 @@
 import type { Cluster } from "../../index.js";
+import type { SeenEntry } from "../../queue/seen-entry.js";
 import type { Clock, Timer } from "../../util/clock.js";
 import { Board, TooManyKeysError } from "../../view/board.js";
 import { type Ask, type Contact, ContactCheck } from "../../view/contact.js";
@@ -35,6 +36,9 @@ export class Feed {
   #next: { readonly at: number; readonly timer: Timer } | undefined;
   #last = -Infinity;
   #stopped = false;
+  /** When the leases of dead entries end by etcd's word, in monotonic milliseconds. Nobody renews them. */
+  readonly #ends = new Map<bigint, number>();
+  #isAsking = false;
 
   constructor(
     private readonly settings: FeedSettings,
@@ -64,6 +68,31 @@ export class Feed {
 
   get contact(): Contact {
     return this.#check.contact;
+  }
+
+  /** Milliseconds until the place of a dead entry is free; undefined: etcd has not been asked, or the lease should have ended. */
+  freeInMs({ leaseId }: SeenEntry): number | undefined {
+    const ms = (this.#ends.get(leaseId) ?? 0) - this.settings.clock.monotonic();
+    return ms > 0 ? ms : undefined;
+  }
+
+  /** Asks etcd for how long the dead ones of these entries keep their places, unless it is known. Never rejects; true: there is news. */
+  async askFree(entries: readonly SeenEntry[]): Promise<boolean> {
+    const unknown = entries.filter((entry) => entry.isDelay && this.freeInMs(entry) === undefined);
+    if (unknown.length === 0 || this.#isAsking || this.#stopped) return false;
+    this.#isAsking = true;
+    try {
+      const ttls = await this.board.ttlsOf(unknown.map(({ leaseId }) => leaseId));
+      const now = this.settings.clock.monotonic();
+      for (const [leaseId, end] of this.#ends) if (end <= now) this.#ends.delete(leaseId);
+      for (const [leaseId, ms] of ttls) this.#ends.set(leaseId, now + ms);
+      return [...ttls.values()].some((ms) => ms > 0);
+    } catch {
+      // Whether etcd answers is told by the contact.
+      return false;
+    } finally {
+      this.#isAsking = false;
+    }
   }
 
   /** Draws soon, but not earlier than `gapMs` after the last time. */

@@ -115,12 +115,12 @@ class Live implements FeedView {
   draw(): string {
     this.#unknown = [];
     const lines = layout(this.#picture(), this.#size);
-    void this.feed.board.askFree(this.#unknown).then((isNews) => isNews && this.feed.request(KEY_GAP_MS));
+    void this.feed.askFree(this.#unknown).then((isNews) => isNews && this.feed.request(KEY_GAP_MS));
     return this.#painter.paint(lines);
   }
 
   readonly #freeIn = (entry: SeenEntry): number | undefined => {
-    const ms = this.feed.board.freeInMs(entry);
+    const ms = this.feed.freeInMs(entry);
     if (ms === undefined) this.#unknown.push(entry);
     return ms;
   };
@@ -262,7 +262,7 @@ function writeSnapshot(settings: FeedSettings, wantsJson: boolean): Promise<numb
       const end = (text: string): void => void io.stdout.write(text, (error) => error ?? feed.end(EXIT.ok));
       if (wantsJson) return end(changeLine(board, board.names()));
       const holders = [...board.queues()].flatMap((queue) => shownHolder(queue) ?? []);
-      void board.askFree(holders).then(feed.guard(() => end(textOf(board, settings))));
+      void feed.askFree(holders).then(feed.guard(() => end(textOf(feed, settings))));
     },
     contact: ({ error }) => {
       if (error) feed.fail(error);
@@ -274,11 +274,11 @@ function writeSnapshot(settings: FeedSettings, wantsJson: boolean): Promise<numb
 
 const ONCE_TITLES = ["NAME", "KIND", "HOLDER", "HOLDING", "WAITING", "HELD"];
 
-function textOf(board: Board, { clock, io }: FeedSettings): string {
+function textOf(feed: Feed, { clock, io }: FeedSettings): string {
   const now = { monotonic: clock.monotonic(), date: clock.date() };
-  const { rows } = tableOf(board.queues(), { sort: "waiters", filter: "", rates: new Rates(), now });
+  const { rows } = tableOf(feed.board.queues(), { sort: "waiters", filter: "", rates: new Rates(), now });
   const cells = rows.map(({ queue, held }) => [
-    ...[queue.name, queue.kind, holderText(queue, (entry) => board.freeInMs(entry))],
+    ...[queue.name, queue.kind, holderText(queue, (entry) => feed.freeInMs(entry))],
     ...[String(holdingIn(queue)), String(waitingIn(queue)), heldCell({ queue, held })],
   ]);
   return tableFor(ONCE_TITLES, io.stdout).add(cells) || `${ONCE_TITLES.join("  ")}\n`;

@@ -23,18 +23,18 @@ const STAMP = path.join(ROOT, "node_modules", ".leasehold-built");
 /** The module of each entry of the package, and its file there. */
 const ENTRIES = {
   "index.js": "leasehold.js",
-  "telemetry/index.js": "leasehold-diagnostics.js",
-  "otel/instrument.js": "leasehold-otel.js",
+  "base/telemetry/index.js": "leasehold-diagnostics.js",
+  "observe/otel/instrument.js": "leasehold-otel.js",
   "testing/start.js": "leasehold-testing.js",
-  "ui/lock-page.js": "leasehold-ui.js",
-  "cli/program.js": "leasehold-cli.js",
-  "session/guardian-program.js": "leasehold-guardian.js",
-  "session/renewal-program.js": "leasehold-renewal.js",
+  "tools/ui/lock-page.js": "leasehold-ui.js",
+  "tools/cli/program.js": "leasehold-cli.js",
+  "alive/guardian-program.js": "leasehold-guardian.js",
+  "alive/renewal-program.js": "leasehold-renewal.js",
 };
 
-const PROGRAM = "cli/program.js";
+const PROGRAM = "tools/cli/program.js";
 /** A process and a thread that the library starts: the less they have, the sooner they run, and the less memory they take. */
-const STARTED = /** @type {const} */ (["session/guardian-program.js", "session/renewal-program.js"]);
+const STARTED = /** @type {const} */ (["alive/guardian-program.js", "alive/renewal-program.js"]);
 /** What they share. */
 const CLIENT = "leasehold-client";
 const CLIENT_GROUPS = [{ name: CLIENT, test: /^(?!.*-program\.js$)/ }];
@@ -48,10 +48,10 @@ const GROUPS = [
   { name: "io", test: /\/cli\/(arguments|command|io)\.js$/ },
 ];
 /** The entries that a command of the program loads. */
-const USED_ENTRIES = /** @type {const} */ (["ui/lock-page.js", "testing/start.js"]);
+const USED_ENTRIES = /** @type {const} */ (["tools/ui/lock-page.js", "testing/start.js"]);
 
 /** What runs in the browser: its files become strings in a module. */
-const PAGE = path.join(ROOT, "src", "ui", "page");
+const PAGE = path.join(ROOT, "src", "tools", "ui", "page");
 
 /** What `leasehold demo` runs, in dist/demo/: the play, and the programs of the processes that it starts. */
 const DEMO = path.join(ROOT, "examples", "demo");
@@ -95,7 +95,7 @@ function compile(outDir) {
 }
 
 /**
- * The page in place of the empty one of src/ui/assets.ts.
+ * The page in place of the empty one of src/tools/ui/assets.ts.
  * @param {string} outDir
  */
 async function writeAssets(outDir) {
@@ -111,7 +111,7 @@ async function writeAssets(outDir) {
     const { output } = await modules.generate({ format: "iife", minify: true });
     const assets = { html, css, js: output[0].code };
     const code = `export const ASSETS = ${JSON.stringify(assets)};\n`;
-    writeFileSync(path.join(outDir, "ui", "assets.js"), latin1(code));
+    writeFileSync(path.join(outDir, "tools", "ui", "assets.js"), latin1(code));
   } finally {
     await modules.close();
   }
@@ -129,9 +129,10 @@ const outside = (outDir) => ({
     if (importer === undefined || !source.startsWith(".")) return null;
     const from = path.relative(outDir, importer);
     const to = path.relative(outDir, path.resolve(path.dirname(importer), source));
-    if (to === "index.js" && from.startsWith("ui")) return { id: "leasehold", external: true };
+    if (to === "index.js" && from.startsWith("tools/ui")) return { id: "leasehold", external: true };
     const used = USED_ENTRIES.find((entry) => entry === to);
-    if (used !== undefined && from.startsWith("cli")) return { id: `./${ENTRIES[used]}`, external: true };
+    if (used !== undefined && from.startsWith("tools/cli"))
+      return { id: `./${ENTRIES[used]}`, external: true };
     return null;
   },
 });

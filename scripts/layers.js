@@ -1,39 +1,50 @@
 // The rules between the folders of src/, for the layers test and the figures.
-import { folderOf } from "./imports.js";
 
 /**
- * Folders, and files at the root, by layer, lowest first: a file imports from its own layer and from those below.
+ * Folders, and files at the root, by layer, lowest first: a file imports from its own layer and from those below. The longest name
+ * that a file begins with counts.
  * @type {readonly (readonly string[])[]}
  */
 export const LAYERS = [
-  ["util/", "options/", "telemetry/", "errors", "kinds", "keys", "contender", "fence", "lock-name"],
+  ["base/", "errors", "kinds", "keys", "contender", "fence", "lock-name"],
   ["etcd/"],
-  ["session/"],
-  ["queue/"],
-  ["hold/"],
-  ["locks/", "election/", "once/", "web-locks/", "view/"],
+  ["alive/"],
+  ["lock/session/"],
+  ["lock/queue/"],
+  ["lock/hold/"],
+  ["lock/"],
+  ["observe/"],
+  ["recipes/"],
   ["connect", "shutdown", "index"],
-  ["memory/", "otel/", "testing/", "ui/"],
-  ["cli/"],
+  ["testing/"],
+  ["tools/"],
 ];
 
-/** A type import may point anywhere among them: one story runs through all three. */
-const STORY = ["session", "queue", "hold"];
+const NAMES = LAYERS.flat();
 
-/** The folder of src/ that a file is in, or the file itself. @param {string} file */
-const unitOf = (file) => file.split("/")[0] ?? file;
+/** Whether a name of the table stands for the file. @param {string} name @param {string} file */
+export const contains = (name, file) => (name.endsWith("/") ? file.startsWith(name) : file === name);
+
+/** The name of the table that stands for a file. @param {string} file */
+export function unitOf(file) {
+  const names = NAMES.filter((name) => contains(name, file));
+  return names.sort((a, b) => b.length - a.length)[0];
+}
 
 /** The number of a file's layer; -1 if the table does not contain it. @param {string} file */
 export function layerOf(file) {
-  const unit = folderOf(file) === "" ? file : `${unitOf(file)}/`;
-  return LAYERS.findIndex((names) => names.includes(unit));
+  const unit = unitOf(file);
+  return LAYERS.findIndex((names) => unit !== undefined && names.includes(unit));
 }
+
+/** A type import may point anywhere in it: one story runs through its folders. */
+const STORY = "lock/";
 
 /**
  * Whether an import violates the table.
  * @param {{ readonly from: string, readonly to: string, readonly isTypeOnly?: boolean }} arrow
  */
 export function isUpward({ from, to, isTypeOnly = false }) {
-  if (isTypeOnly && STORY.includes(unitOf(from)) && STORY.includes(unitOf(to))) return false;
+  if (isTypeOnly && contains(STORY, from) && contains(STORY, to)) return false;
   return layerOf(to) > layerOf(from);
 }

@@ -20,9 +20,9 @@ function figureIn(file, pattern) {
 export function boundaries() {
   return {
     renewal: 1 / figureIn("src/etcd/keepalive.ts", /sent\.monotonic \+ lease\.ttlMs \/ (\d+)/),
-    jeopardy: figureIn("src/session/lease.ts", /^const JEOPARDY_PART = ([\d.]+);$/m),
-    deadline: figureIn("src/session/lease.ts", /^const USED_PART = ([\d.]+);$/m),
-    call: 1 / figureIn("src/session/lease.ts", /attemptMs: this\.ttlMs \/ (\d+)/),
+    jeopardy: figureIn("src/lock/session/lease.ts", /^const JEOPARDY_PART = ([\d.]+);$/m),
+    deadline: figureIn("src/lock/session/lease.ts", /^const USED_PART = ([\d.]+);$/m),
+    call: 1 / figureIn("src/lock/session/lease.ts", /attemptMs: this\.ttlMs \/ (\d+)/),
   };
 }
 

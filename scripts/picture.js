@@ -3,18 +3,17 @@ import { readFileSync, realpathSync, writeFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { between } from "../test/support/fixtures/markdown.js";
 import { filesOf, importsOf } from "./imports.js";
-import { LAYERS } from "./layers.js";
+import { LAYERS, unitOf as tableUnitOf } from "./layers.js";
 
 const PAGE = fileURLToPath(new URL("../docs/architecture.md", import.meta.url));
 
 /**
- * What the picture shows as one unit: a folder of src/ with everything below it, the files of the lowest layer next to the
- * folders, or another file.
+ * What the picture shows as one unit: a folder of the table of layers, the files of the lowest layer next to the folders, or another file.
  * @param {string} file
  */
 function unitOf(file) {
-  if (file.includes("/")) return file.slice(0, file.indexOf("/") + 1);
-  return LAYERS[0]?.includes(file) ? "*.ts" : file;
+  const unit = tableUnitOf(file) ?? file;
+  return LAYERS[0]?.includes(unit) && !unit.endsWith("/") ? "*.ts" : unit;
 }
 
 /** @param {string} page the text of docs/architecture.md @returns {string} the same text with the current imports */

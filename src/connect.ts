@@ -1,15 +1,15 @@
-import type { Logger } from "./options/connect.js";
-import { envConnection } from "./options/etcdctl.js";
-import { MEMORY_HOST } from "./options/hosts.js";
-import { readContendersAhead } from "./queue/contenders.js";
-import type { Cluster } from "./session/cluster.js";
-import { type ConnectOptions, createCluster, type Etcd3ConnectOptions } from "./session/connect.js";
-import type { EtcdServices } from "./session/connection.js";
-import { type QueueReport, stderrLogger, writeLog } from "./telemetry/log.js";
-import type { AcquireMessage } from "./telemetry/messages.js";
-import { inOwnContext } from "./util/own-context.js";
-import { printable } from "./util/printable.js";
-import { addBoardDoor } from "./view/board.js";
+import type { Logger } from "./base/options/connect.js";
+import { envConnection } from "./base/options/etcdctl.js";
+import { MEMORY_HOST } from "./base/options/hosts.js";
+import { readContendersAhead } from "./lock/queue/contenders.js";
+import type { Cluster } from "./lock/session/cluster.js";
+import { type ConnectOptions, createCluster, type Etcd3ConnectOptions } from "./lock/session/connect.js";
+import type { EtcdServices } from "./lock/session/connection.js";
+import { type QueueReport, stderrLogger, writeLog } from "./base/telemetry/log.js";
+import type { AcquireMessage } from "./base/telemetry/messages.js";
+import { inOwnContext } from "./base/util/own-context.js";
+import { printable } from "./base/util/printable.js";
+import { addBoardDoor } from "./observe/board.js";
 
 const READ_MS = 5000;
 

@@ -1,4 +1,4 @@
-import { printable } from "./util/printable.js";
+import { printable } from "./base/util/printable.js";
 
 /** One key in a queue, as other clients see it. */
 export interface Contender {

@@ -1,9 +1,9 @@
 import { type Contender, heldText } from "./contender.js";
 import { MARKS } from "./keys.js";
 import type { FoundKind, LockKind } from "./kinds.js";
-import { rangeError } from "./options/check.js";
-import { printable } from "./util/printable.js";
-import { isError } from "./util/realm.js";
+import { rangeError } from "./base/options/check.js";
+import { printable } from "./base/util/printable.js";
+import { isError } from "./base/util/realm.js";
 
 /** The time since the last renewal that etcd accepted, as far as the session knew it. */
 export interface RenewalReport {

@@ -1,5 +1,5 @@
 import { StaleFenceError } from "./errors.js";
-import { rangeError, typeError } from "./options/check.js";
+import { rangeError, typeError } from "./base/options/check.js";
 
 /**
  * The arguments of etcd3's `client.if(...)` and `.and(...)` for a condition that is true while this very hold lasts.

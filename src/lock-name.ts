@@ -1,4 +1,4 @@
-import { checkName, rangeError, typeError } from "./options/check.js";
+import { checkName, rangeError, typeError } from "./base/options/check.js";
 
 /** Stands for an empty value. No escape begins in this way: "m" is no hexadecimal digit. */
 const EMPTY = "%empty";

@@ -8,11 +8,11 @@ import {
   checkSignal,
   rangeError,
   typeError,
-} from "./options/check.js";
-import { type Cluster, servicesOf } from "./session/cluster.js";
-import type { CloseOptions } from "./session/session-options.js";
-import { pause } from "./util/clock.js";
-import { isError } from "./util/realm.js";
+} from "./base/options/check.js";
+import { type Cluster, servicesOf } from "./lock/session/cluster.js";
+import type { CloseOptions } from "./lock/session/session-options.js";
+import { pause } from "./base/util/clock.js";
+import { isError } from "./base/util/realm.js";
 
 export interface ShutdownOptions extends CloseOptions {
   /** The first one begins the shutdown. @default ["SIGTERM", "SIGINT"] */

@@ -7,8 +7,8 @@ import { NotRunError } from "../../test/lab/runner/ground.js";
 type Codec = Pick<typeof import("../../src/etcd/http2/codec-write.js"), "encodeTxns"> &
   Pick<typeof import("../../src/etcd/http2/codec-read.js"), "decodeTxns">;
 type Transport = Pick<typeof import("../../src/etcd/http2/member.js"), "GrpcMember"> &
-  Pick<typeof import("../../src/options/connect.js"), "checkConnect"> &
-  Pick<typeof import("../../src/util/clock.js"), "systemClock">;
+  Pick<typeof import("../../src/base/options/connect.js"), "checkConnect"> &
+  Pick<typeof import("../../src/base/util/clock.js"), "systemClock">;
 
 /** A file of a build; older builds have the second one. */
 type Part = readonly [now: string, before?: string];
@@ -17,7 +17,7 @@ const CODEC: readonly Part[] = [
   ["etcd/http2/codec-write.js", "etcd/codec/requests.js"],
   ["etcd/http2/codec-read.js", "etcd/codec/answers.js"],
 ];
-const OPTIONS: readonly Part[] = [["options/connect.js"], ["util/clock.js", "async/clock.js"]];
+const OPTIONS: readonly Part[] = [["base/options/connect.js"], ["base/util/clock.js", "async/clock.js"]];
 
 /** The URL of its `index.js`. */
 export const entryOf = (build: string | undefined): string =>

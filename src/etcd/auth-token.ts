@@ -1,6 +1,6 @@
-import type { CheckedUser } from "../options/connect.js";
-import type { Clock } from "../util/clock.js";
-import { inOwnContext } from "../util/own-context.js";
+import type { CheckedUser } from "../base/options/connect.js";
+import type { Clock } from "../base/util/clock.js";
+import { inOwnContext } from "../base/util/own-context.js";
 import {
   AuthDisabledError,
   type CallOptions,

@@ -4,8 +4,8 @@
 // - If etcd rejects a shared request, each of its transactions is sent again alone. If a shared request stays unanswered,
 //   each of its transactions is in doubt.
 import { EtcdRefusedError } from "../errors.js";
-import { AbortFanOut } from "../util/abort.js";
-import type { Clock, Timer } from "../util/clock.js";
+import { AbortFanOut } from "../base/util/abort.js";
+import type { Clock, Timer } from "../base/util/clock.js";
 import type { MemberPool } from "./member-pool.js";
 import {
   type AnswerKind,

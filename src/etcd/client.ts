@@ -1,10 +1,10 @@
 import { EtcdRefusedError } from "../errors.js";
-import type { CheckedConnect } from "../options/connect.js";
-import { callChannel } from "../telemetry/channels.js";
-import type { CallMessage } from "../telemetry/messages.js";
-import { tracePromise, withJson } from "../telemetry/publish.js";
-import { AbortFanOut } from "../util/abort.js";
-import type { Clock } from "../util/clock.js";
+import type { CheckedConnect } from "../base/options/connect.js";
+import { callChannel } from "../base/telemetry/channels.js";
+import type { CallMessage } from "../base/telemetry/messages.js";
+import { tracePromise, withJson } from "../base/telemetry/publish.js";
+import { AbortFanOut } from "../base/util/abort.js";
+import type { Clock } from "../base/util/clock.js";
 import { Batcher } from "./batch.js";
 import { Hosts } from "./hosts.js";
 import { type Connect, MemberPool } from "./member-pool.js";

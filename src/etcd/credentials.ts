@@ -1,8 +1,8 @@
-import { credentialsChannel } from "../telemetry/channels.js";
-import { type CredentialsMessage, KEPT } from "../telemetry/messages.js";
-import { withJson } from "../telemetry/publish.js";
-import { tellOutside } from "../util/own-context.js";
-import { isError } from "../util/realm.js";
+import { credentialsChannel } from "../base/telemetry/channels.js";
+import { type CredentialsMessage, KEPT } from "../base/telemetry/messages.js";
+import { withJson } from "../base/telemetry/publish.js";
+import { tellOutside } from "../base/util/own-context.js";
+import { isError } from "../base/util/realm.js";
 
 /**
  * The certificates of a cluster, or its user and password. Certificates are read for each new connection, so that exchanged files are in use without a new cluster. If

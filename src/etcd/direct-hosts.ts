@@ -1,6 +1,6 @@
-import { AbortFanOut } from "../util/abort.js";
-import type { Clock } from "../util/clock.js";
-import { inOwnContext } from "../util/own-context.js";
+import { AbortFanOut } from "../base/util/abort.js";
+import type { Clock } from "../base/util/clock.js";
+import { inOwnContext } from "../base/util/own-context.js";
 import {
   type CallOptions,
   gaveUp,

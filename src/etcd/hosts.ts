@@ -2,11 +2,11 @@
 // change of a host's state is published once, however many calls notice it.
 import { ConsecutiveBreaker } from "cockatiel/dist/breaker/ConsecutiveBreaker.js";
 import { EtcdRefusedError } from "../errors.js";
-import { memberChannel } from "../telemetry/channels.js";
-import type { MemberMessage } from "../telemetry/messages.js";
-import { withJson } from "../telemetry/publish.js";
-import type { Clock } from "../util/clock.js";
-import { tellOutside } from "../util/own-context.js";
+import { memberChannel } from "../base/telemetry/channels.js";
+import type { MemberMessage } from "../base/telemetry/messages.js";
+import { withJson } from "../base/telemetry/publish.js";
+import type { Clock } from "../base/util/clock.js";
+import { tellOutside } from "../base/util/own-context.js";
 import { type Header, MemberRefusedError, UnansweredError } from "./port.js";
 
 const isUnreachable = (error: unknown): boolean =>

@@ -1,5 +1,5 @@
 import { EtcdRefusedError } from "../errors.js";
-import type { Clock, Moment, Timer } from "../util/clock.js";
+import type { Clock, Moment, Timer } from "../base/util/clock.js";
 import type { EtcdClient } from "./client.js";
 import { DirectHosts } from "./direct-hosts.js";
 import {

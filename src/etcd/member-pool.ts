@@ -1,6 +1,6 @@
-import type { CheckedConnect, CheckedCredentials, CheckedUser } from "../options/connect.js";
-import type { Clock } from "../util/clock.js";
-import { inOwnContext } from "../util/own-context.js";
+import type { CheckedConnect, CheckedCredentials, CheckedUser } from "../base/options/connect.js";
+import type { Clock } from "../base/util/clock.js";
+import { inOwnContext } from "../base/util/own-context.js";
 import { AuthToken } from "./auth-token.js";
 import { CurrentCredentials } from "./credentials.js";
 import type { Hosts } from "./hosts.js";

@@ -1,9 +1,9 @@
 // Which hosts there are, where the user's list does not say it alone: SRV records of DNS, and etcd's own list of its members.
 import type { SrvRecord } from "node:dns";
-import type { CheckedConnect } from "../options/connect.js";
-import { checkHosts } from "../options/hosts.js";
-import type { Clock, Timer } from "../util/clock.js";
-import { inOwnContext } from "../util/own-context.js";
+import type { CheckedConnect } from "../base/options/connect.js";
+import { checkHosts } from "../base/options/hosts.js";
+import type { Clock, Timer } from "../base/util/clock.js";
+import { inOwnContext } from "../base/util/own-context.js";
 import type { Hosts } from "./hosts.js";
 import { type CallOptions, type Member, type MembersAnswer, shared, UnansweredError } from "./port.js";
 

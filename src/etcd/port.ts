@@ -1,6 +1,6 @@
 import { EtcdRefusedError, type RefusalReason } from "../errors.js";
-import type { CheckedCredentials } from "../options/connect.js";
-import type { Clock } from "../util/clock.js";
+import type { CheckedCredentials } from "../base/options/connect.js";
+import type { Clock } from "../base/util/clock.js";
 
 /** The port: what the rest of the library needs from one etcd member. Everything specific to a transport stays behind it. */
 

@@ -6,7 +6,7 @@
 //   `foreignFailure` does.
 // - No text of a server reaches an error before `printable` has escaped it.
 import { EtcdRefusedError, type RefusalReason } from "../errors.js";
-import { printable } from "../util/printable.js";
+import { printable } from "../base/util/printable.js";
 import {
   AuthDisabledError,
   LeaseExistsError,

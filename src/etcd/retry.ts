@@ -1,7 +1,7 @@
 import { ExponentialBackoff } from "cockatiel/dist/backoff/ExponentialBackoff.js";
 import { type GeneratorFn, noJitterGenerator } from "cockatiel/dist/backoff/ExponentialBackoffGenerators.js";
 import { EtcdRefusedError, EtcdUnavailableError, type RefusalReason } from "../errors.js";
-import { type Clock, pause } from "../util/clock.js";
+import { type Clock, pause } from "../base/util/clock.js";
 import type { Hosts } from "./hosts.js";
 import {
   type AnswerKind,

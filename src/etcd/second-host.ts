@@ -1,4 +1,4 @@
-import type { Clock, Timer } from "../util/clock.js";
+import type { Clock, Timer } from "../base/util/clock.js";
 import type { EtcdClient } from "./client.js";
 import { type Header, type Member, MemberRefusedError } from "./port.js";
 

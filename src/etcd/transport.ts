@@ -1,8 +1,8 @@
 // How members are reached. Above this file everything knows `Member` only: no code but `memberOf` asks which transport is in use, and
 // no code but `memoryEntryOf` looks for an etcd in this process.
-import { rangeError } from "../options/check.js";
-import type { CheckedConnect } from "../options/connect.js";
-import type { Clock } from "../util/clock.js";
+import { rangeError } from "../base/options/check.js";
+import type { CheckedConnect } from "../base/options/connect.js";
+import type { Clock } from "../base/util/clock.js";
 import { Etcd3Member } from "./etcd3/member.js";
 import { streamFailure } from "./http2/failure.js";
 import { GrpcMember } from "./http2/member.js";

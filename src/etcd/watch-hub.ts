@@ -7,8 +7,8 @@
 //   for the same key (`IdleWatches`).
 // - Streams on which nothing is watched are closed when a session or an observer ends: they would keep the process alive.
 import { EtcdRefusedError } from "../errors.js";
-import type { Clock, Timer } from "../util/clock.js";
-import type { Timers } from "../util/timers.js";
+import type { Clock, Timer } from "../base/util/clock.js";
+import type { Timers } from "../base/util/timers.js";
 import type { EtcdClient } from "./client.js";
 import { type Member, type Range, UnansweredError } from "./port.js";
 import { type RangesAnswer, readRanges } from "./ranges.js";

@@ -1,5 +1,5 @@
 import { isUtf8 } from "node:buffer";
-import type { Clock, Timer } from "../util/clock.js";
+import type { Clock, Timer } from "../base/util/clock.js";
 import {
   type EventKind,
   type Header,

@@ -1,7 +1,7 @@
-// The etcd inside this process behind real HTTP/2 and gRPC, for clients of any kind. What `memory/` answers goes out by `grpc/`.
-import { SimEtcd } from "../memory/etcd.js";
-import { Random } from "../memory/random.js";
-import { RealTime } from "../memory/time.js";
+// The etcd inside this process behind real HTTP/2 and gRPC, for clients of any kind. What `testing/memory/` answers goes out by `grpc/`.
+import { SimEtcd } from "./memory/etcd.js";
+import { Random } from "./memory/random.js";
+import { RealTime } from "./memory/time.js";
 import { ServedMember } from "./grpc/member.js";
 import { GrpcServer } from "./grpc/server.js";
 import { servicesOf } from "./grpc/services.js";

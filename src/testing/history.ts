@@ -1,7 +1,7 @@
 import type { LeaseAnswer, Operation, TxnAnswer, WatchAnswer } from "../etcd/port.js";
-import type { LinkObserver, Message } from "../memory/network/link.js";
-import { isRefusal, type UnaryReply, type UnaryRequest, type WatchCommand } from "../memory/protocol.js";
-import { printable } from "../util/printable.js";
+import type { LinkObserver, Message } from "./memory/network/link.js";
+import { isRefusal, type UnaryReply, type UnaryRequest, type WatchCommand } from "./memory/protocol.js";
+import { printable } from "../base/util/printable.js";
 
 /** So many lines are kept: the last ones. */
 const MOST = 1_000;

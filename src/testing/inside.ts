@@ -1,10 +1,10 @@
 // The members of an etcd inside this process, and what a test does behind the back of its clients: for `memoryEtcd`, whose clients are
 // in this process too, and for `startDevEtcd`, whose clients come by TCP.
-import type { SimEtcd } from "../memory/etcd.js";
-import { isRefusal } from "../memory/protocol.js";
-import type { EtcdTime } from "../memory/time.js";
-import type { Applied } from "../memory/txn.js";
-import { rangeOfPrefix } from "../memory/users.js";
+import type { SimEtcd } from "./memory/etcd.js";
+import { isRefusal } from "./memory/protocol.js";
+import type { EtcdTime } from "./memory/time.js";
+import type { Applied } from "./memory/txn.js";
+import { rangeOfPrefix } from "./memory/users.js";
 import type { CutMode } from "./options.js";
 import {
   asLeftovers,

@@ -1,16 +1,16 @@
-// An etcd inside this process, with the verbs of `startEtcd`. The code of the etcd is in `memory/`; here are its links, its entry in
+// An etcd inside this process, with the verbs of `startEtcd`. The code of the etcd is in `testing/memory/`; here are its links, its entry in
 // the table by which `connect` finds it, and what a test does to it.
 import { randomUUID } from "node:crypto";
 import { MEMORY, type MemoryEntries, type MemoryEntry, type NewMember } from "../etcd/transport.js";
 import type { Cluster } from "../index.js";
-import { SimEtcd } from "../memory/etcd.js";
-import { Link, type LinkProfile, type LinkState } from "../memory/network/link.js";
-import { SimMember } from "../memory/network/member.js";
-import { type CallListener, LinkWire } from "../memory/network/wire.js";
-import type { UnaryRequest } from "../memory/protocol.js";
-import { Random } from "../memory/random.js";
-import { type EtcdTime, RealTime, VirtualTime } from "../memory/time.js";
-import { isReadonly } from "../memory/txn.js";
+import { SimEtcd } from "./memory/etcd.js";
+import { Link, type LinkProfile, type LinkState } from "./memory/network/link.js";
+import { SimMember } from "./memory/network/member.js";
+import { type CallListener, LinkWire } from "./memory/network/wire.js";
+import type { UnaryRequest } from "./memory/protocol.js";
+import { Random } from "./memory/random.js";
+import { type EtcdTime, RealTime, VirtualTime } from "./memory/time.js";
+import { isReadonly } from "./memory/txn.js";
 import { History } from "./history.js";
 import { type Inside, InsideBackdoor, InsideMember, KEPT_CHANGES, nameOf, type Way } from "./inside.js";
 import {

@@ -9,8 +9,8 @@ import {
   rangeError,
   secretTypeError,
   typeError,
-} from "../options/check.js";
-import { isAbortSignal } from "../util/realm.js";
+} from "../base/options/check.js";
+import { isAbortSignal } from "../base/util/realm.js";
 
 /** The options of `startEtcd()`. */
 export interface StartEtcdOptions {

@@ -9,7 +9,7 @@ import {
   checkPrefixOfKeys,
   checkQuiet,
 } from "./options.js";
-import { newController } from "../util/abort.js";
+import { newController } from "../base/util/abort.js";
 
 export interface StartLimits {
   readonly signal: AbortSignal | undefined;

@@ -3,7 +3,7 @@ import { execFileSync } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { setTimeout as pause } from "node:timers/promises";
 import { expect, test } from "vitest";
-import type { LocksJson } from "../../src/cli/json-types.js";
+import type { LocksJson } from "../../src/tools/cli/json-types.js";
 import { connect, list } from "../../src/index.js";
 import { putKeys } from "../support/clients/many-keys.js";
 import { startEtcd } from "../support/etcd/etcd.js";

@@ -32,9 +32,9 @@ const tell = (value) => console.log(JSON.stringify(value));
 const failed = (promise) => promise.then(() => "nothing", ({ code, message }) => code + ": " + message);
 `;
 const MEMBER = `
-import { systemClock as clock } from "leasehold/dist/util/clock.js";
+import { systemClock as clock } from "leasehold/dist/base/util/clock.js";
 import { Etcd3Member } from "leasehold/dist/etcd/etcd3/member.js";
-import { checkConnect } from "leasehold/dist/options/connect.js";
+import { checkConnect } from "leasehold/dist/base/options/connect.js";
 const options = checkConnect({ hosts: "127.0.0.1:1" });
 const setting = { token: () => undefined, pingMs: 6000 };
 const member = new Etcd3Member("127.0.0.1:1", setting, { options, clock });

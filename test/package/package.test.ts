@@ -101,7 +101,7 @@ function commentsOf(file: string): string[] {
 }
 
 /** Every .d.ts that a user's compiler reads for these entries of the package, with the module names in it. */
-function declarations(entries = ["index.d.ts", "telemetry/index.d.ts"]): Map<string, string[]> {
+function declarations(entries = ["index.d.ts", "base/telemetry/index.d.ts"]): Map<string, string[]> {
   const found = new Map<string, string[]>();
   const toRead = entries.map((file) => path.join(DIST, file));
   for (let file = toRead.pop(); file !== undefined; file = toRead.pop()) {
@@ -170,7 +170,7 @@ describe("the built package", () => {
         .map((text) => `${file}: ${text}`),
     );
     expect(others).toEqual([]);
-    expect(readFileSync(path.join(DIST, "locks/mutex.d.ts"), "utf8")).toMatch(/\/\*\*[^]*@throws/);
+    expect(readFileSync(path.join(DIST, "lock/mutex.d.ts"), "utf8")).toMatch(/\/\*\*[^]*@throws/);
     const program = `import { connect } from "./leasehold.js"; try { connect({}) } catch (error) { console.log(error.stack) }`;
     const args = ["--input-type=module", "--eval", program];
     const stack = execFileSync(process.execPath, args, { cwd: DIST, encoding: "utf8" });
@@ -239,17 +239,17 @@ describe("the built package", () => {
       names.filter((name) => !name.startsWith(".")).map((name) => `${path.relative(DIST, file)}: ${name}`),
     );
 
-    expect(foreign).toEqual(["telemetry/channels.d.ts: node:diagnostics_channel"]);
+    expect(foreign).toEqual(["base/telemetry/channels.d.ts: node:diagnostics_channel"]);
   });
 
   it("has declarations of ./otel that import nothing but each other and the peer dependency", () => {
-    const names = [...declarations(["otel/instrument.d.ts"]).values()].flat();
+    const names = [...declarations(["observe/otel/instrument.d.ts"]).values()].flat();
 
     expect(new Set(names.filter((name) => !name.startsWith(".")))).toEqual(new Set(["@opentelemetry/api"]));
   });
 
   it("has declarations of ./ui that import nothing but each other and the types of Node's servers", () => {
-    const names = [...declarations(["ui/lock-page.d.ts"]).values()].flat();
+    const names = [...declarations(["tools/ui/lock-page.d.ts"]).values()].flat();
 
     expect(new Set(names.filter((name) => !name.startsWith(".")))).toEqual(new Set(["node:http"]));
   });
@@ -275,7 +275,7 @@ describe("the built package", () => {
   });
 
   it("has every declaration that its declarations import", () => {
-    const all = [...declarations().keys(), ...declarations(["otel/instrument.d.ts"]).keys()];
+    const all = [...declarations().keys(), ...declarations(["observe/otel/instrument.d.ts"]).keys()];
     const missing = all.filter((file) => !existsSync(file));
 
     expect(missing).toEqual([]);

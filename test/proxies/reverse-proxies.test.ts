@@ -1,9 +1,9 @@
 // The library behind reverse proxies that speak HTTP/2 on both sides.
 import { afterAll, beforeAll, describe, type ExpectStatic, test } from "vitest";
-import { systemClock } from "../../src/util/clock.js";
+import { systemClock } from "../../src/base/util/clock.js";
 import { GrpcMember } from "../../src/etcd/http2/member.js";
 import { connect, LockTimeoutError, Mutex, Session } from "../../src/index.js";
-import { checkConnect } from "../../src/options/connect.js";
+import { checkConnect } from "../../src/base/options/connect.js";
 import { placesOf } from "../support/clients/server-view.js";
 import { type EtcdCluster, startEtcd } from "../support/etcd/etcd.js";
 import { makeAuthority } from "../support/fixtures/certificates.js";

@@ -1,5 +1,5 @@
 // LEASEHOLD_TRANSPORT=http2, or etcd3: tests, lab and bench use that transport wherever they give `connect` none. The library
-// itself does not read the variable: src/options/default-transport.ts, and what is built of it, is replaced when it is loaded.
+// itself does not read the variable: src/base/options/default-transport.ts, and what is built of it, is replaced when it is loaded.
 
 import { readFileSync } from "node:fs";
 

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { FenceGate, type Lock, StaleFenceError, whileHeld } from "../../src/index.js";
-import { ExclusiveHoldHandle } from "../../src/hold/hold.js";
-import { LockTable } from "../../src/queue/queue.js";
+import { ExclusiveHoldHandle } from "../../src/lock/hold/hold.js";
+import { LockTable } from "../../src/lock/queue/queue.js";
 import { FakeCluster } from "../support/fakes/fake-connection.js";
 import { expectMisuse, outOfRange, thrown, titled, wrongType } from "../support/fixtures/misuse.js";
 

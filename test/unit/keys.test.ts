@@ -7,10 +7,10 @@ import {
   prefixEnd,
   prefixOf,
 } from "../../src/keys.js";
-import { exclusive, positionOf } from "../../src/queue/lock-mode.js";
-import type { Lease } from "../../src/session/lease.js";
-import { QueueEntry } from "../../src/queue/entry.js";
-import { joinTxn, leaveTxn } from "../../src/queue/txns.js";
+import { exclusive, positionOf } from "../../src/lock/queue/lock-mode.js";
+import type { Lease } from "../../src/lock/session/lease.js";
+import { QueueEntry } from "../../src/lock/queue/entry.js";
+import { joinTxn, leaveTxn } from "../../src/lock/queue/txns.js";
 import { FakeCluster } from "../support/fakes/fake-connection.js";
 import { keyValue } from "../support/fakes/fake-member.js";
 

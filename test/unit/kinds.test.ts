@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { entryFound, isLockValue, isSameGroup, mayMeet, type LockKind } from "../../src/kinds.js";
-import { checkValue } from "../../src/options/check.js";
+import { checkValue } from "../../src/base/options/check.js";
 
 const LEASE = 0x6a1fn;
 const OURS = '{"owner":"host:1","since":"2026-01-02T03:04:05.678Z","id":"1q2w3e"}';

@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { connect, lockName, Mutex } from "../../src/index.js";
-import { pathIn } from "../../src/view/board-queues.js";
+import { pathIn } from "../../src/observe/board-queues.js";
 import { expectMisuse, outOfRange, thrown, wrongType } from "../support/fixtures/misuse.js";
 
 const RUNS = { numRuns: Number(process.env["LEASEHOLD_FUZZ"] ?? 200) };

@@ -4,12 +4,12 @@
 // - An attempt is in doubt only after gRPC picked an open connection for it (`UnaryCall`).
 // - Streams and calls are cancelled in a later turn of the event loop, never inside the callback that reads the connection.
 import type { Etcd3 } from "etcd3";
-import type { Clock } from "../../util/clock.js";
-import { printable } from "../../util/printable.js";
+import type { Clock } from "../../base/util/clock.js";
+import { printable } from "../../base/util/printable.js";
 import { type CallOptions, gaveUp, type StreamHandlers, UnansweredError } from "../port.js";
 import { certificateFailure, foreignFailure, isUnreachable, readable, rejection } from "../refusals.js";
-import { isError } from "../../util/realm.js";
-import { setImmediate } from "../../util/own-context.js";
+import { isError } from "../../base/util/realm.js";
+import { setImmediate } from "../../base/util/own-context.js";
 
 /** How grpc-js wraps the reason for a failed connection: sometimes with a time, and with a note that is mostly empty. */
 const NO_CONNECTION =

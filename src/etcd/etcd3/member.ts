@@ -3,10 +3,10 @@
 // The retries of etcd3 and of gRPC are off: either would repeat requests that only `etcd/retry.ts` may repeat.
 import type { Etcd3, IOptions } from "etcd3";
 import { PackageMissingError } from "../../errors.js";
-import type { CheckedConnect } from "../../options/connect.js";
-import type { Etcd3Host } from "../../options/etcd3-client.js";
-import type { Clock } from "../../util/clock.js";
-import { inOwnContext, setImmediate } from "../../util/own-context.js";
+import type { CheckedConnect } from "../../base/options/connect.js";
+import type { Etcd3Host } from "../../base/options/etcd3-client.js";
+import type { Clock } from "../../base/util/clock.js";
+import { inOwnContext, setImmediate } from "../../base/util/own-context.js";
 import {
   type CallOptions,
   type KeepaliveStream,

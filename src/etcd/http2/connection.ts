@@ -14,8 +14,8 @@
 // - What a hostile peer can cost is bounded: frames, header blocks, frames that carry nothing, data beyond the windows, and
 //   the memory of all messages that are not complete, on all connections of the process.
 // - The socket keeps the process alive only while a stream uses the connection.
-import type { Timer } from "../../util/clock.js";
-import type { Timers } from "../../util/timers.js";
+import type { Timer } from "../../base/util/clock.js";
+import type { Timers } from "../../base/util/timers.js";
 import { Endpoint, type Headers, MAX_HEADER_LIST_BYTES } from "./endpoint.js";
 import {
   closedText,

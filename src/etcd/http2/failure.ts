@@ -1,7 +1,7 @@
 import { MemberRefusedError, UnansweredError } from "../port.js";
 import { certificateFailure, isUnreachable, readable } from "../refusals.js";
 import type { ErrorName } from "./frames.js";
-import { isError } from "../../util/realm.js";
+import { isError } from "../../base/util/realm.js";
 
 /**
  * `connecting`: there was no connection yet. `turned away`: the peer asked for a certificate of the client, and closed the

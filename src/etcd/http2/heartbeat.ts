@@ -1,6 +1,6 @@
-import type { Timer } from "../../util/clock.js";
-import type { Timers } from "../../util/timers.js";
-import { setImmediate } from "../../util/own-context.js";
+import type { Timer } from "../../base/util/clock.js";
+import type { Timers } from "../../base/util/timers.js";
+import { setImmediate } from "../../base/util/own-context.js";
 
 export interface HeartbeatSetting {
   /** A connection in use that is silent for this long is pinged. */

@@ -1,9 +1,9 @@
 // The port over `Connection`: the transport "http2", which is the default. No call has a timer or a listener on a signal of
 // its own: the limits of a member share one timer, its calls one listener.
-import type { CheckedConnect, CheckedCredentials } from "../../options/connect.js";
-import { AbortFanOut } from "../../util/abort.js";
-import type { Clock } from "../../util/clock.js";
-import { Timers } from "../../util/timers.js";
+import type { CheckedConnect, CheckedCredentials } from "../../base/options/connect.js";
+import { AbortFanOut } from "../../base/util/abort.js";
+import type { Clock } from "../../base/util/clock.js";
+import { Timers } from "../../base/util/timers.js";
 import type {
   CallOptions,
   KeepaliveStream,

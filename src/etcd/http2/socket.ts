@@ -1,9 +1,9 @@
 import type { lookup, LookupAddress } from "node:dns";
 import { connect as connectPlain, type LookupFunction, type OnReadOpts, Socket } from "node:net";
 import type { ConnectionOptions, TLSSocket } from "node:tls";
-import type { Timers } from "../../util/timers.js";
-import { inOwnContext } from "../../util/own-context.js";
-import { printable } from "../../util/printable.js";
+import type { Timers } from "../../base/util/timers.js";
+import { inOwnContext } from "../../base/util/own-context.js";
+import { printable } from "../../base/util/printable.js";
 
 /** Node.js' name for the alert of a server that knows ALPN, but not h2: RFC 7301, section 3.2. */
 const NO_ALPN = "ERR_SSL_TLSV1_ALERT_NO_APPLICATION_PROTOCOL";

@@ -1,6 +1,6 @@
-import type { AbortFanOut } from "../../util/abort.js";
-import type { Timer } from "../../util/clock.js";
-import type { Timers } from "../../util/timers.js";
+import type { AbortFanOut } from "../../base/util/abort.js";
+import type { Timer } from "../../base/util/clock.js";
+import type { Timers } from "../../base/util/timers.js";
 import { type CallOptions, gaveUp, type StreamHandlers, UnansweredError } from "../port.js";
 import { type Status, statusFailure } from "../refusals.js";
 import type { Connection } from "./connection.js";

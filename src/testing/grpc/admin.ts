@@ -14,9 +14,9 @@ import {
   ROLE_NOT_FOUND,
   USER_EMPTY,
   USER_NOT_FOUND,
-} from "../../memory/protocol.js";
-import { bytesOfValue, type Interval, intervalOf } from "../../memory/store.js";
-import type { AuthStore, Permission } from "../../memory/users.js";
+} from "../memory/protocol.js";
+import { bytesOfValue, type Interval, intervalOf } from "../memory/store.js";
+import type { AuthStore, Permission } from "../memory/users.js";
 import { type Done, made, type ServedMember } from "./member.js";
 import * as messages from "./messages.js";
 import { type Method, unary } from "./server.js";

@@ -1,10 +1,10 @@
 // The services v3lock and v3election, by which jetcd locks and elects: the member does what Go's package `concurrency` does in a client
 // (server/etcdserver/api/v3lock, v3election).
 import type { LeaseAnswer, WatchAnswer } from "../../etcd/port.js";
-import type { KvAnswer, KvCompare, KvPut, KvRange, KvRequest, VersionedKeyValue } from "../../memory/kv.js";
-import { isRefusal, type Refusal, type UnaryRequest } from "../../memory/protocol.js";
-import { bytesOf, bytesOfValue } from "../../memory/store.js";
-import { rangeOfPrefix } from "../../memory/users.js";
+import type { KvAnswer, KvCompare, KvPut, KvRange, KvRequest, VersionedKeyValue } from "../memory/kv.js";
+import { isRefusal, type Refusal, type UnaryRequest } from "../memory/protocol.js";
+import { bytesOf, bytesOfValue } from "../memory/store.js";
+import { rangeOfPrefix } from "../memory/users.js";
 import { kvMessage } from "./kv.js";
 import { headerOf, type ServedMember, type WithHeader } from "./member.js";
 import {

@@ -1,4 +1,4 @@
-// The service KV: what protobuf says becomes a `KvRequest` of `memory/`, and its answer becomes protobuf again.
+// The service KV: what protobuf says becomes a `KvRequest` of `testing/memory/`, and its answer becomes protobuf again.
 import {
   type KvAnswer,
   type KvCompare,
@@ -7,9 +7,9 @@ import {
   type KvTxn,
   type VersionedKeyValue,
   onlyReads,
-} from "../../memory/kv.js";
-import { isRefusal, KEY_NOT_FOUND, type Refusal, REQUEST_TOO_LARGE } from "../../memory/protocol.js";
-import { bytesOfValue } from "../../memory/store.js";
+} from "../memory/kv.js";
+import { isRefusal, KEY_NOT_FOUND, type Refusal, REQUEST_TOO_LARGE } from "../memory/protocol.js";
+import { bytesOfValue } from "../memory/store.js";
 import { type Done, headerOf, headerOnly, made, type ServedMember, type WithHeader } from "./member.js";
 import * as messages from "./messages.js";
 import { type Metadata, type Method, unary } from "./server.js";

@@ -1,8 +1,8 @@
 // One member of an etcd in this process, as its gRPC services see it.
 import type { Header } from "../../etcd/port.js";
-import type { SimEtcd } from "../../memory/etcd.js";
-import { isRefusal, NO_LEADER, type Refusal, type UnaryRequest } from "../../memory/protocol.js";
-import type { AuthStore } from "../../memory/users.js";
+import type { SimEtcd } from "../memory/etcd.js";
+import { isRefusal, NO_LEADER, type Refusal, type UnaryRequest } from "../memory/protocol.js";
+import type { AuthStore } from "../memory/users.js";
 import type { HeaderMessage } from "./messages.js";
 import type { Metadata } from "./server.js";
 

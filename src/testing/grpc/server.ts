@@ -3,7 +3,7 @@ import type { IncomingHttpHeaders, ServerHttp2Stream } from "node:http2";
 import { once } from "node:events";
 import type { AddressInfo, Server, Socket } from "node:net";
 import { MessageReader } from "../../etcd/http2/stream.js";
-import { isRefusal, type Refusal } from "../../memory/protocol.js";
+import { isRefusal, type Refusal } from "../memory/protocol.js";
 import { decode, encode, type Message } from "./codec.js";
 
 /** The codes of gRPC that this file gives. */

@@ -1,7 +1,7 @@
 // The services of etcd that its clients use, on one member of an etcd in this process.
 import type { LeaseAnswer, WatchAnswer } from "../../etcd/port.js";
-import { versioned } from "../../memory/kv.js";
-import { isRefusal, type Refusal, type WatchCommand } from "../../memory/protocol.js";
+import { versioned } from "../memory/kv.js";
+import { isRefusal, type Refusal, type WatchCommand } from "../memory/protocol.js";
 import { authOf, clusterOf, maintenanceOf } from "./admin.js";
 import { electionOf, lockOf } from "./concurrency.js";
 import { kvMessage, kvOf, MAX_REQUEST_BYTES } from "./kv.js";

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { printable } from "../../../src/util/printable.js";
+import { printable } from "../../../src/base/util/printable.js";
 import { connect, EtcdRefusedError, LockLostError, Mutex, Session } from "../../../src/index.js";
 import { startGrpcProxy } from "../../support/proxies/grpc-proxy.js";
 import { untilLeaseExpires } from "../../support/clients/lease-yardstick.js";

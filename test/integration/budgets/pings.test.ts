@@ -2,10 +2,10 @@
 // answer a write.
 import net from "node:net";
 import { onTestFinished, test, expect } from "vitest";
-import { systemClock } from "../../../src/util/clock.js";
+import { systemClock } from "../../../src/base/util/clock.js";
 import { GrpcMember } from "../../../src/etcd/http2/member.js";
 import { FRAME, FrameReader } from "../../../src/etcd/http2/frames.js";
-import { checkConnect } from "../../../src/options/connect.js";
+import { checkConnect } from "../../../src/base/options/connect.js";
 import { startEtcd } from "../../support/etcd/etcd.js";
 
 const CALLS = 300;

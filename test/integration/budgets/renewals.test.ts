@@ -4,7 +4,7 @@ import { Socket } from "node:net";
 import { expect, onTestFinished, test, vi } from "vitest";
 import { connect, Session } from "../../../src/index.js";
 import { FRAME, FrameReader } from "../../../src/etcd/http2/frames.js";
-import { CHANNELS } from "../../../src/telemetry/channels.js";
+import { CHANNELS } from "../../../src/base/telemetry/channels.js";
 import { startEtcd } from "../../support/etcd/etcd.js";
 
 const SESSIONS = 50;

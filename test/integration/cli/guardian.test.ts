@@ -9,7 +9,7 @@ import { startCli } from "../../support/programs/cli.js";
 import { owned } from "../../support/programs/owned.js";
 import { isRunning, pidsIn } from "../../support/programs/process-state.js";
 
-const GUARDIAN = fileURLToPath(new URL("../../../dist/cli/run/run-command.js", import.meta.url));
+const GUARDIAN = fileURLToPath(new URL("../../../dist/tools/cli/run/run-command.js", import.meta.url));
 
 let etcd: EtcdCluster;
 beforeAll(async () => void (etcd = await startEtcd()));

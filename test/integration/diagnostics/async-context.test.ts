@@ -28,7 +28,7 @@ import {
   rejoinChannel,
   renewedChannel,
   sessionChannel,
-} from "../../../src/telemetry/index.js";
+} from "../../../src/base/telemetry/index.js";
 import { revoke } from "../../support/clients/lease-calls.js";
 import { placesOf } from "../../support/clients/server-view.js";
 import { type EtcdCluster, startEtcd } from "../../support/etcd/etcd.js";

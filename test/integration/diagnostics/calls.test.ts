@@ -2,8 +2,8 @@
 import { inspect } from "node:util";
 import { expect, test } from "vitest";
 import { connect, Election, Mutex } from "../../../src/index.js";
-import { callChannel } from "../../../src/telemetry/channels.js";
-import type { CallMessage } from "../../../src/telemetry/messages.js";
+import { callChannel } from "../../../src/base/telemetry/channels.js";
+import type { CallMessage } from "../../../src/base/telemetry/messages.js";
 import { Traced } from "../../support/fixtures/published.js";
 import { reasonOf, twoSessions } from "../../support/fixtures/two-sessions.js";
 import { freePorts } from "../../support/servers/ports.js";

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { type Cluster, connect, Election, lead, Session } from "../../../src/index.js";
-import { CHANNELS } from "../../../src/telemetry/channels.js";
-import type { ElectionMessage } from "../../../src/telemetry/messages.js";
+import { CHANNELS } from "../../../src/base/telemetry/channels.js";
+import type { ElectionMessage } from "../../../src/base/telemetry/messages.js";
 import { type EtcdCluster, startEtcd } from "../../support/etcd/etcd.js";
 import { Messages } from "../../support/fixtures/messages.js";
 import { startTcpProxy } from "../../support/proxies/tcp-proxy.js";

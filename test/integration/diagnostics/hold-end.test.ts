@@ -13,8 +13,8 @@ import {
   Semaphore,
   Session,
 } from "../../../src/index.js";
-import { holdEndChannel } from "../../../src/telemetry/channels.js";
-import type { HoldEndMessage } from "../../../src/telemetry/messages.js";
+import { holdEndChannel } from "../../../src/base/telemetry/channels.js";
+import type { HoldEndMessage } from "../../../src/base/telemetry/messages.js";
 import { startTcpProxy } from "../../support/proxies/tcp-proxy.js";
 import { Published } from "../../support/fixtures/published.js";
 import { reasonOf, twoSessions } from "../../support/fixtures/two-sessions.js";

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { type Cluster, connect, Mutex } from "../../../src/index.js";
-import { CHANNELS } from "../../../src/telemetry/channels.js";
-import type { MemberMessage } from "../../../src/telemetry/messages.js";
+import { CHANNELS } from "../../../src/base/telemetry/channels.js";
+import type { MemberMessage } from "../../../src/base/telemetry/messages.js";
 import { startEtcd } from "../../support/etcd/etcd.js";
 import { Messages } from "../../support/fixtures/messages.js";
 

@@ -12,7 +12,7 @@ import {
   Semaphore,
   Session,
 } from "../../../src/index.js";
-import type { Instrumentation } from "../../../src/otel/instrument.js";
+import type { Instrumentation } from "../../../src/observe/otel/instrument.js";
 import { placesOf } from "../../support/clients/server-view.js";
 import { type EtcdCluster, startEtcd } from "../../support/etcd/etcd.js";
 import { MemorySdk } from "../../support/fixtures/otel.js";

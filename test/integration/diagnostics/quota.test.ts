@@ -1,10 +1,10 @@
 // An etcd whose quota is used up: what the events, the metrics, the spans and the log say of the calls that it rejects.
 import { SpanStatusCode } from "@opentelemetry/api";
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "vitest";
-import { acquireChannel, callChannel, CHANNELS } from "../../../src/telemetry/channels.js";
-import type { AcquireMessage, CallMessage, ElectionMessage } from "../../../src/telemetry/messages.js";
+import { acquireChannel, callChannel, CHANNELS } from "../../../src/base/telemetry/channels.js";
+import type { AcquireMessage, CallMessage, ElectionMessage } from "../../../src/base/telemetry/messages.js";
 import { type Cluster, connect, lead, Mutex } from "../../../src/index.js";
-import type { Instrumentation } from "../../../src/otel/instrument.js";
+import type { Instrumentation } from "../../../src/observe/otel/instrument.js";
 import { type EtcdCluster, startEtcd } from "../../support/etcd/etcd.js";
 import { Lines } from "../../support/fixtures/log-world.js";
 import { Messages } from "../../support/fixtures/messages.js";

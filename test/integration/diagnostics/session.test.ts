@@ -8,8 +8,8 @@ import {
   type SessionLostError,
   type SessionStateEvent,
 } from "../../../src/index.js";
-import { CHANNELS } from "../../../src/telemetry/channels.js";
-import type { RenewedMessage, SessionMessage } from "../../../src/telemetry/messages.js";
+import { CHANNELS } from "../../../src/base/telemetry/channels.js";
+import type { RenewedMessage, SessionMessage } from "../../../src/base/telemetry/messages.js";
 import { type EtcdCluster, startEtcd } from "../../support/etcd/etcd.js";
 import { Messages } from "../../support/fixtures/messages.js";
 import { abortOf } from "../../support/clients/session-client.js";

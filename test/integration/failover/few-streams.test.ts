@@ -1,7 +1,7 @@
 import { tracingChannel } from "node:diagnostics_channel";
 import { expect, test } from "vitest";
 import { connect, inspect } from "../../../src/index.js";
-import type { CallMessage } from "../../../src/telemetry/messages.js";
+import type { CallMessage } from "../../../src/base/telemetry/messages.js";
 import { startEtcd } from "../../support/etcd/etcd.js";
 
 test("of many calls that are made at once on a new connection, none fails as the member allows fewer streams", async () => {

@@ -1,8 +1,8 @@
 import { onTestFinished, test, expect } from "vitest";
-import { systemClock } from "../../../src/util/clock.js";
+import { systemClock } from "../../../src/base/util/clock.js";
 import { GrpcMember } from "../../../src/etcd/http2/member.js";
 import type { WatchAnswer } from "../../../src/etcd/port.js";
-import { checkConnect } from "../../../src/options/connect.js";
+import { checkConnect } from "../../../src/base/options/connect.js";
 import { startEtcd } from "../../support/etcd/etcd.js";
 import { startTcpProxy } from "../../support/proxies/tcp-proxy.js";
 

@@ -1,13 +1,13 @@
 // Each row of docs/refusals.md, sent over a real connection: the effect on the call and on the connection.
 import http2 from "node:http2";
 import { afterAll, describe, expect, test } from "vitest";
-import { checkConnect } from "../../../src/options/connect.js";
+import { checkConnect } from "../../../src/base/options/connect.js";
 import { EtcdRefusedError } from "../../../src/errors.js";
 import { memberOf } from "../../../src/etcd/transport.js";
 import { EtcdClient } from "../../../src/etcd/client.js";
 import { REFUSALS } from "../../../src/etcd/refusals.js";
 import { LeaseNotFoundError, type Txn } from "../../../src/etcd/port.js";
-import { systemClock } from "../../../src/util/clock.js";
+import { systemClock } from "../../../src/base/util/clock.js";
 import { message } from "../../support/clients/protobuf.js";
 import { startRawServer, type RawServer } from "../../support/fakes/raw-server.js";
 import { EXECUTED, REFUSAL_ROWS } from "../../support/fixtures/refusal-rows.js";

@@ -15,7 +15,7 @@ import {
   Semaphore,
   Session,
 } from "../../../src/index.js";
-import { CHANNELS } from "../../../src/telemetry/channels.js";
+import { CHANNELS } from "../../../src/base/telemetry/channels.js";
 import { encode } from "../../support/clients/gateway-text.js";
 import { V3Candidate } from "../../support/clients/v3election.js";
 import { V3Lock } from "../../support/clients/v3lock.js";

@@ -4,7 +4,7 @@ import { text } from "node:stream/consumers";
 import { setImmediate as pause } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { holdLongChannel } from "../../../src/telemetry/channels.js";
+import { holdLongChannel } from "../../../src/base/telemetry/channels.js";
 import {
   type Cluster,
   connect,

@@ -1,7 +1,7 @@
 import { describe, test } from "vitest";
 import { type Cluster, connect, Mutex, type QueueWaitOptions } from "../../../src/index.js";
-import { CHANNELS, type RejoinMessage } from "../../../src/telemetry/index.js";
-import { leaseOf } from "../../../src/session/cluster.js";
+import { CHANNELS, type RejoinMessage } from "../../../src/base/telemetry/index.js";
+import { leaseOf } from "../../../src/lock/session/cluster.js";
 import { takesPlace } from "../../support/clients/request-shape.js";
 import { Lines } from "../../support/fixtures/log-world.js";
 import { Messages } from "../../support/fixtures/messages.js";

@@ -1,9 +1,9 @@
 // connect({ prefix }): what asks etcd and what reports, by a user whose role allows the prefix only.
 import http from "node:http";
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
-import { Board } from "../../../src/view/board.js";
-import { CHANNELS } from "../../../src/telemetry/channels.js";
-import type { AcquireMessage, HoldEndMessage } from "../../../src/telemetry/messages.js";
+import { Board } from "../../../src/observe/board.js";
+import { CHANNELS } from "../../../src/base/telemetry/channels.js";
+import type { AcquireMessage, HoldEndMessage } from "../../../src/base/telemetry/messages.js";
 import {
   type Cluster,
   ClusterLockManager,
@@ -23,7 +23,7 @@ import {
   Session,
   watchQueue,
 } from "../../../src/index.js";
-import { lockPage } from "../../../src/ui/lock-page.js";
+import { lockPage } from "../../../src/tools/ui/lock-page.js";
 import { Messages } from "../../support/fixtures/messages.js";
 import { MemorySdk } from "../../support/fixtures/otel.js";
 import { keyOf, slug, SUBJECTS, titled } from "../../support/fixtures/subjects.js";

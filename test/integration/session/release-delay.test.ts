@@ -19,7 +19,7 @@ import {
   watchQueue,
 } from "../../../src/index.js";
 import { isDelayed } from "../../../src/keys.js";
-import { Board } from "../../../src/view/board.js";
+import { Board } from "../../../src/observe/board.js";
 import { EtcdctlLock } from "../../support/clients/etcdctl-lock.js";
 import { observe } from "../../support/clients/observer.js";
 import { takesPlace } from "../../support/clients/request-shape.js";

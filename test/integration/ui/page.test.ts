@@ -2,7 +2,7 @@
 import http, { type Server } from "node:http";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { connect, inspect, LockLostError, Mutex, Session, type Cluster } from "../../../src/index.js";
-import { lockPage, type LockPage, type LockPageOptions } from "../../../src/ui/lock-page.js";
+import { lockPage, type LockPage, type LockPageOptions } from "../../../src/tools/ui/lock-page.js";
 import { startEtcd, type EtcdCluster } from "../../support/etcd/etcd.js";
 import { ask, Listener } from "../../support/ui/client.js";
 import { listen } from "../../support/ui/scene.js";

@@ -17,7 +17,7 @@ export const OTHERS: readonly Mutant[] = [
     wrong: "lets a reader pass the writers that wait",
     patches: [
       {
-        file: "queue/lock-mode.js",
+        file: "lock/queue/lock-mode.js",
         from: "    const [first, ...rest] = last;\n    if (!first)",
         to: "    const [first, ...rest] = last;\n    if (!first || others === 1)",
       },
@@ -30,7 +30,7 @@ export const OTHERS: readonly Mutant[] = [
       "lets a reader look only at the keys that sort behind the readers': a mutex of the same name is not seen",
     patches: [
       {
-        file: "queue/lock-mode.js",
+        file: "lock/queue/lock-mode.js",
         from: "const last = results.map(({ kvs }) => kvs[0])",
         to: "const last = results.slice(1).map(({ kvs }) => kvs[0])",
       },
@@ -42,7 +42,7 @@ export const OTHERS: readonly Mutant[] = [
     wrong: "lets a writer wait for writers only",
     patches: [
       {
-        file: "queue/lock-mode.js",
+        file: "lock/queue/lock-mode.js",
         from: '    if (!below)\n        return "first";',
         to: '    if (!below || below.key.includes("/read/"))\n        return "first";',
       },
@@ -54,7 +54,7 @@ export const OTHERS: readonly Mutant[] = [
     wrong: "grants a permit to one place more than there are permits",
     patches: [
       {
-        file: "queue/lock-mode.js",
+        file: "lock/queue/lock-mode.js",
         from: "if (rank < permits || !last)",
         to: "if (rank <= permits || !last)",
       },
@@ -66,7 +66,7 @@ export const OTHERS: readonly Mutant[] = [
     wrong: "goes by the own number of permits, not by that of the oldest place",
     patches: [
       {
-        file: "queue/lock-mode.js",
+        file: "lock/queue/lock-mode.js",
         from: "const permits = permitsOf(first);",
         to: "const permits = entry.mode.permits;",
       },
@@ -76,7 +76,9 @@ export const OTHERS: readonly Mutant[] = [
   {
     name: "turn-not-told",
     wrong: "does not put its key when its turn comes: who waits behind it does not become the first waiter",
-    patches: [{ file: "queue/lock-mode.js", from: "announcesGrant: true,", to: "announcesGrant: false," }],
+    patches: [
+      { file: "lock/queue/lock-mode.js", from: "announcesGrant: true,", to: "announcesGrant: false," },
+    ],
     // One holder stays while another permit becomes free: without the put, no waiter would look.
     hunt: permits(["delay-reads"], { camp: 0.4, gapMs: [4000, 5000] }),
   },
@@ -85,7 +87,7 @@ export const OTHERS: readonly Mutant[] = [
     wrong: "holds all names when it holds the first of them",
     patches: [
       {
-        file: "locks/lock-all.js",
+        file: "lock/lock-all.js",
         from: "if (this.#waiting.size > 0)",
         to: "if (this.#waiting.size < 0)",
       },
@@ -97,7 +99,7 @@ export const OTHERS: readonly Mutant[] = [
     wrong: "holds several names when the last turn has come, without a read of all keys after that",
     patches: [
       {
-        file: "locks/lock-all.js",
+        file: "lock/lock-all.js",
         from: "void this.#confirm().catch((error) => this.#fail(error));",
         to: "this.#grant();",
       },
@@ -108,7 +110,7 @@ export const OTHERS: readonly Mutant[] = [
     wrong: "joins the queues of several names one after the other",
     patches: [
       {
-        file: "queue/join.js",
+        file: "lock/queue/join.js",
         from: "answer = await lease.services.client.txn(txn, policy);",
         to: 'for (const entry of step === "join" ? entries.slice(1) : [])\n                    await lease.services.client.txn(this.#txn([entry], step), policy);\n                answer = await lease.services.client.txn(step === "join" ? this.#txn(entries.slice(0, 1), step) : txn, policy);',
       },
@@ -120,7 +122,7 @@ export const OTHERS: readonly Mutant[] = [
     wrong: "keeps the other names when one of several is lost",
     patches: [
       {
-        file: "locks/lock-all.js",
+        file: "lock/lock-all.js",
         from: "const release = () => this.#holds.forEach((hold) => void hold.release());",
         to: "const release = () => { };",
       },
@@ -133,7 +135,7 @@ export const OTHERS: readonly Mutant[] = [
     wrong: "proclaims without comparing the revisions of its key",
     patches: [
       {
-        file: "election/election.js",
+        file: "recipes/election/election.js",
         from: '                { kind: "created at", key, revision },\n                { kind: "modified at", key, revision: this.#modified },\n',
         to: "",
       },
@@ -145,7 +147,7 @@ export const OTHERS: readonly Mutant[] = [
     wrong: "does not tell observers that nobody leads",
     patches: [
       {
-        file: "view/queue-watch.js",
+        file: "observe/queue-watch.js",
         from: "        if (last && this.source.same(last.item, item))\n",
         to: "        if (!item || (last && this.source.same(last.item, item)))\n",
       },
@@ -157,7 +159,7 @@ export const OTHERS: readonly Mutant[] = [
     wrong: "tells observers the candidate that came last as the leader",
     patches: [
       {
-        file: "election/election.js",
+        file: "recipes/election/election.js",
         from: "const [first, second] = keys.values();",
         to: "const [first, second] = [...keys.values()].reverse();",
       },
@@ -169,7 +171,7 @@ export const OTHERS: readonly Mutant[] = [
     wrong: "revokes the leases of a process that has not ended",
     patches: [
       {
-        file: "session/guardian-program.js",
+        file: "alive/guardian-program.js",
         from: "void warmUp(order);",
         to: "setTimeout(() => { parent = undefined; void revokeAll(); }, order.ttlMs / 2);",
       },
@@ -181,7 +183,7 @@ export const OTHERS: readonly Mutant[] = [
     wrong: "waits for a message of the thread that renews, though the deadline is in memory that both share",
     patches: [
       {
-        file: "session/lease.js",
+        file: "lock/session/lease.js",
         from: "if (this.#elsewhere && this.#elsewhere.last.sent.monotonic > this.#renewal.sent.monotonic)",
         to: "if (false)",
       },
@@ -193,7 +195,7 @@ export const OTHERS: readonly Mutant[] = [
     wrong: "renews the leases of a process whose main thread stands still for ever",
     patches: [
       {
-        file: "session/renewal-thread.js",
+        file: "alive/renewal-thread.js",
         from: "const stalled = leftMs <= 0;",
         to: "const stalled = false;",
       },
@@ -206,7 +208,7 @@ export const OTHERS: readonly Mutant[] = [
       "reads the present state when an observer's watch breaks, though etcd still has what happened since",
     patches: [
       {
-        file: "view/queue-watch.js",
+        file: "observe/queue-watch.js",
         from: 'if (reason === "compacted")',
         to: "if (reason)",
       },

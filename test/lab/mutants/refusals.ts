@@ -72,7 +72,7 @@ export const REFUSALS: readonly Mutant[] = [
     wrong: "watches the queue of each key in doubt for the rest of the session",
     patches: [
       {
-        file: "session/key-audit.js",
+        file: "lock/session/key-audit.js",
         from: "    doubt(key) {\n",
         to: `    doubt(key) {
         const folder = key.slice(0, key.lastIndexOf("/"));

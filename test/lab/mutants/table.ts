@@ -8,11 +8,11 @@ import { TRANSPORT } from "./transport.js";
 const CROWD: Partial<Hunt> = { workers: 2, lanes: 12, names: 6, nested: true };
 
 /** Without this, the lists of the lease's keys would find what these mutants leave behind before the lab does. */
-const NO_SWEEP: Patch = { file: "session/key-audit.js", from: "this.audit.add(this);", to: "" };
+const NO_SWEEP: Patch = { file: "lock/session/key-audit.js", from: "this.audit.add(this);", to: "" };
 
 /** A deletion that some watch has reported is not known when the turn comes. */
 const KNOWS_NOTHING: Patch = {
-  file: "queue/entry.js",
+  file: "lock/queue/entry.js",
   from: "return this.lease.services.watches.deletionOf(this.key, this.#madeAt) > (this.#revision ?? 0n);",
   to: "return false;",
 };
@@ -34,7 +34,9 @@ const MUTEX: readonly Mutant[] = [
   {
     name: "whole-ttl",
     wrong: "uses the whole TTL, and a little more",
-    patches: [{ file: "session/lease.js", from: "const USED_PART = 0.9;", to: "const USED_PART = 1.3;" }],
+    patches: [
+      { file: "lock/session/lease.js", from: "const USED_PART = 0.9;", to: "const USED_PART = 1.3;" },
+    ],
     hunt: t1(["link-blackhole"], { seconds: 30, camp: 1 }),
   },
   {
@@ -54,7 +56,7 @@ const MUTEX: readonly Mutant[] = [
     wrong: "deletes the key without comparing its create revision",
     patches: [
       {
-        file: "queue/txns.js",
+        file: "lock/queue/txns.js",
         from: 'const isOurs = revision === undefined ? [{ kind: "value is", key, value }] : compare;',
         to: "const isOurs = [];",
       },
@@ -82,7 +84,7 @@ const MUTEX: readonly Mutant[] = [
     wrong: "takes a watch for verified once it is created, without a read after it",
     patches: [
       {
-        file: "queue/predecessor-wait.js",
+        file: "lock/queue/predecessor-wait.js",
         from: "if (sinceJoin)\n            return this.#doubtWatches();",
         to: "return this.#trustWatches();",
       },
@@ -94,7 +96,7 @@ const MUTEX: readonly Mutant[] = [
     wrong: "grants when the predecessor ends, although the same revision has ended the own key",
     patches: [
       {
-        file: "queue/predecessor-wait.js",
+        file: "lock/queue/predecessor-wait.js",
         from: "if (events.some(({ kv }) => this.#isOwnEnd(kv)))",
         to: "if (events.every(({ kv }) => this.#isOwnEnd(kv)))",
       },
@@ -109,22 +111,22 @@ const MUTEX: readonly Mutant[] = [
       "lets a read that is under way decide, although a watch has reported meanwhile that the own key is gone",
     patches: [
       {
-        file: "queue/predecessor-wait.js",
+        file: "lock/queue/predecessor-wait.js",
         from: "if (events.some(({ kv }) => this.#isOwnEnd(kv)))\n            return this.#end(() => this.outcome.keyGone());",
         to: "if (events.some(({ kv }) => this.#isOwnEnd(kv)))\n            return this.reading === this.#read ? void (this.gone = true) : this.#end(() => this.outcome.keyGone());",
       },
       {
-        file: "queue/predecessor-wait.js",
+        file: "lock/queue/predecessor-wait.js",
         from: "            this.#predecessorEnded(ended);\n    }",
         to: "            return this.gone ? this.#end(() => this.outcome.keyGone()) : this.#predecessorEnded(ended);\n    }",
       },
       {
-        file: "queue/predecessor-wait.js",
+        file: "lock/queue/predecessor-wait.js",
         from: "const read = ++this.#read;",
         to: "const read = (this.reading = ++this.#read);",
       },
       {
-        file: "queue/predecessor-wait.js",
+        file: "lock/queue/predecessor-wait.js",
         from: "this.#decide(answer);",
         to: "this.reading = 0;\n            this.#decide(answer);\n            if (this.gone)\n                this.#end(() => this.outcome.keyGone());",
       },
@@ -137,12 +139,12 @@ const MUTEX: readonly Mutant[] = [
     wrong: "begins a hold a turn of the event loop after its grant",
     patches: [
       {
-        file: "hold/hold.js",
+        file: "lock/hold/hold.js",
         from: "queue.lease.holds.add(this);",
         to: "queue.lease.holds.add(this);\n        this.early = true;\n        queue.lease.services.clock.afterPendingEvents(() => (this.early = false));",
       },
       {
-        file: "hold/hold.js",
+        file: "lock/hold/hold.js",
         from: 'return standing === "held" &&',
         to: 'return standing === "held" && !this.early &&',
       },
@@ -154,7 +156,7 @@ const MUTEX: readonly Mutant[] = [
     wrong: "aborts the signal of a lost hold two turns of the event loop after `held` is false",
     patches: [
       {
-        file: "hold/hold.js",
+        file: "lock/hold/hold.js",
         from: "tellOutside(() => controller.abort(this.#reason));",
         to: "tellOutside(() => {\n                const { clock } = this.#queue.lease.services;\n                const end = this.#reason;\n                if (end instanceof LockLostError)\n                    clock.afterPendingEvents(() => clock.afterPendingEvents(() => controller.abort(end)));\n                else\n                    controller.abort(this.#reason);\n            });",
       },
@@ -166,17 +168,17 @@ const MUTEX: readonly Mutant[] = [
     wrong: "takes the answer to the join for the read that must come after the watches",
     patches: [
       {
-        file: "queue/predecessor-wait.js",
+        file: "lock/queue/predecessor-wait.js",
         from: "this.#follow(from.predecessor, {",
         to: "this.#asked = true;\n        this.#follow(from.predecessor, {",
       },
       {
-        file: "queue/predecessor-wait.js",
+        file: "lock/queue/predecessor-wait.js",
         from: "#over = false;",
         to: "#over = false;\n    #asked = false;",
       },
       {
-        file: "queue/predecessor-wait.js",
+        file: "lock/queue/predecessor-wait.js",
         from: "if (sinceJoin)\n",
         to: "if (this.#asked)\n            return this.#trustWatches();\n        if (sinceJoin)\n",
       },
@@ -188,7 +190,7 @@ const MUTEX: readonly Mutant[] = [
     wrong: "accepts a serializable answer that is older than the watch and the own place",
     patches: [
       {
-        file: "queue/predecessor-wait.js",
+        file: "lock/queue/predecessor-wait.js",
         from: "if (near && near.header.revision >= atLeast)",
         to: "if (near)",
       },
@@ -200,7 +202,7 @@ const MUTEX: readonly Mutant[] = [
     wrong: "sends the deletion of a place once",
     patches: [
       {
-        file: "queue/queue.js",
+        file: "lock/queue/queue.js",
         from: "onUnanswered, untilConfirmed: true, ...this",
         to: "onUnanswered, again: () => false, ...this",
       },
@@ -213,7 +215,7 @@ const MUTEX: readonly Mutant[] = [
     wrong: "grants the delay lease without the delay: it ends soon after the session's own",
     patches: [
       {
-        file: "session/delay-lease.js",
+        file: "lock/session/delay-lease.js",
         from: "Math.ceil(ttlSeconds + releaseDelayMs / 1000) + LATE_SECONDS",
         to: "ttlSeconds + LATE_SECONDS",
       },
@@ -225,7 +227,7 @@ const MUTEX: readonly Mutant[] = [
     wrong: "deletes the key of a released place, and not its delay key",
     patches: [
       {
-        file: "queue/txns.js",
+        file: "lock/queue/txns.js",
         from: "success: [...success, ...reads]",
         to: 'success: [{ kind: "delete", key }, ...reads]',
       },
@@ -238,7 +240,7 @@ const MUTEX: readonly Mutant[] = [
     wrong: "tells entries apart by their create revision alone, which an entry and its delay key share",
     patches: [
       {
-        file: "queue/lock-mode.js",
+        file: "lock/queue/lock-mode.js",
         from: "a !== undefined && a.revision === b.revision && keyText(a.target.key) === keyText(b.target.key)",
         to: "a !== undefined && a.revision === b.revision",
       },
@@ -249,7 +251,7 @@ const MUTEX: readonly Mutant[] = [
     wrong: "uses a lease before the probe for `etcd grpc-proxy` that was sent beside its grant is answered",
     patches: [
       {
-        file: "session/open-lease.js",
+        file: "lock/session/open-lease.js",
         from: "const [probed] = await Promise.allSettled([probe, granting]);",
         to: "probe.catch(() => undefined);\n        const [probed] = await Promise.allSettled([granting]);",
       },
@@ -260,7 +262,7 @@ const MUTEX: readonly Mutant[] = [
     wrong: "leaves the key of a join that was given up before it was answered",
     patches: [
       {
-        file: "queue/join.js",
+        file: "lock/queue/join.js",
         from: "if (entry.inDoubt)\n                this.#queueOf(entry).leaveInBackground(entry);\n            else\n",
         to: "",
       },
@@ -273,7 +275,7 @@ const MUTEX: readonly Mutant[] = [
     wrong: "takes the header's revision for the own one when an earlier attempt had got through",
     patches: [
       {
-        file: "queue/join.js",
+        file: "lock/queue/join.js",
         from: "answer.header.revision : executedAt(entries, answer);",
         to: "answer.header.revision : executedAt(entries, answer) && answer.header.revision;",
       },
@@ -286,7 +288,7 @@ const MUTEX: readonly Mutant[] = [
     wrong: "does not tell waiters that their session is lost",
     patches: [
       {
-        file: "session/lease.js",
+        file: "lock/session/lease.js",
         from: "            hold.sessionEnded(reason);\n        this.endWaits(reason);",
         to: "            hold.sessionEnded(reason);",
       },
@@ -296,7 +298,7 @@ const MUTEX: readonly Mutant[] = [
   {
     name: "local-wake-up-without-read",
     wrong: "gives the lock to a local waiter when the local place before it ends in any way",
-    patches: [{ file: "queue/queue.js", from: "if (isFirst?.(next))", to: "if (next)" }],
+    patches: [{ file: "lock/queue/queue.js", from: "if (isFirst?.(next))", to: "if (next)" }],
     hunt: t1(["link-reset"]),
   },
   {
@@ -304,7 +306,7 @@ const MUTEX: readonly Mutant[] = [
     wrong: "does not watch the key that it holds",
     patches: [
       {
-        file: "hold/hold.js",
+        file: "lock/hold/hold.js",
         from: "        this.#holds.add(this, atOnce);\n",
         to: "",
       },
@@ -348,12 +350,12 @@ const MUTEX: readonly Mutant[] = [
     wrong: "deletes the place of a caller that has left while its join is still on the way",
     patches: [
       {
-        file: "queue/join.js",
+        file: "lock/queue/join.js",
         from: "answer = await lease.services.client.txn(txn, policy);",
         to: "const again = wanted.limits.again ?? (() => true);\n                const leave = () => entries.forEach((entry) => this.#queueOf(entry).leaveInBackground(entry));\n                if (!again())\n                    leave();\n                else\n                    lease.services.clock.after(4, () => again() || leave());\n                answer = await lease.services.client.txn(txn, policy);",
       },
       {
-        file: "queue/queue.js",
+        file: "lock/queue/queue.js",
         from: "return this.leaveInBackground(entry);",
         to: "return;",
       },
@@ -366,7 +368,7 @@ const MUTEX: readonly Mutant[] = [
     wrong: "lets tryLock look at its own key only",
     patches: [
       {
-        file: "queue/txns.js",
+        file: "lock/queue/txns.js",
         from: "    compare: entries.flatMap(when),\n",
         to: "",
       },
@@ -378,7 +380,7 @@ const MUTEX: readonly Mutant[] = [
     wrong: "takes a repeated release that finds nothing for a loss",
     patches: [
       {
-        file: "queue/queue.js",
+        file: "lock/queue/queue.js",
         from: "return answer.succeeded || (doubted && !by);",
         to: "return answer.succeeded;",
       },
@@ -391,7 +393,7 @@ const MUTEX: readonly Mutant[] = [
       "takes its own key for another process's when no attempt went unanswered: a proxy has sent the join twice",
     patches: [
       {
-        file: "queue/join.js",
+        file: "lock/queue/join.js",
         from: "return kv !== undefined && isOurs(entry, kv)",
         to: "return entry.inDoubt && kv !== undefined && isOurs(entry, kv)",
       },
@@ -469,7 +471,7 @@ const MUTEX: readonly Mutant[] = [
       },
       // Without this, the session would attribute to a proxy what it has sent twice itself.
       {
-        file: "queue/entry.js",
+        file: "lock/queue/entry.js",
         from: "this.lease.services.path.requestsAreRepeated = true;",
         to: "void 0;",
       },

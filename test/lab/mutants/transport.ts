@@ -121,7 +121,7 @@ export const TRANSPORT: readonly Mutant[] = [
         to: "opened(target, onread)",
       },
       {
-        file: "util/own-context.js",
+        file: "base/util/own-context.js",
         from: "tellOutside = callsIn(own)",
         to: "tellOutside = (tell) => tell()",
       },

@@ -1,11 +1,11 @@
 // Several clients with tokens and permissions: the simulated etcd answers as the real one does.
 import { describe, expect, test } from "vitest";
-import { type AuthQuirks, authQuirksOf } from "../../../src/memory/quirks.js";
+import { type AuthQuirks, authQuirksOf } from "../../../src/testing/memory/quirks.js";
 import { generate } from "../../sim/fidelity/auth/generate.js";
 import { difference, play } from "../../sim/fidelity/auth/play.js";
 import { Real } from "../../sim/fidelity/auth/real.js";
 import { Simulated } from "../../sim/fidelity/auth/simulated.js";
-import type { SimVersion } from "../../../src/memory/protocol.js";
+import type { SimVersion } from "../../../src/testing/memory/protocol.js";
 import { makeJwtArgs } from "../../support/fixtures/jwt.js";
 
 const TTL_SECONDS = 5;

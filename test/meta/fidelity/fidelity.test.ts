@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import type { SimVersion } from "../../../src/memory/protocol.js";
+import type { SimVersion } from "../../../src/testing/memory/protocol.js";
 import { campaign } from "../../sim/fidelity/campaign.js";
 import { RealSubject } from "../../sim/fidelity/subjects/real-subject.js";
 import { SimSubject } from "../../sim/fidelity/subjects/sim-subject.js";

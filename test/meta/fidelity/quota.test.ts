@@ -5,7 +5,7 @@ import { Client } from "../../sim/fidelity/auth/client.js";
 import { Real } from "../../sim/fidelity/auth/real.js";
 import { Simulated } from "../../sim/fidelity/auth/simulated.js";
 import type { Ask } from "../../sim/fidelity/auth/steps.js";
-import type { SimVersion } from "../../../src/memory/protocol.js";
+import type { SimVersion } from "../../../src/testing/memory/protocol.js";
 
 const tokens = { kind: "simple", ttlMs: 300_000 } as const;
 const QUOTA = 2 << 20;

@@ -3,10 +3,10 @@ import { readFileSync } from "node:fs";
 import { describe, expect, it, test } from "vitest";
 import { guardianTimeline } from "../../../scripts/guardian-timeline.js";
 import { boundaries, timeline, withTimeline, withTtls } from "../../../scripts/lease-timeline.js";
-import { EXIT } from "../../../src/cli/io.js";
+import { EXIT } from "../../../src/tools/cli/io.js";
 import * as leasehold from "../../../src/index.js";
 import { LeaseholdError } from "../../../src/index.js";
-import { isOver, inJeopardy } from "../../../src/session/lease.js";
+import { isOver, inJeopardy } from "../../../src/lock/session/lease.js";
 import { partsOf, readPage } from "../../support/fixtures/pages.js";
 
 const source = (file: string) => readFileSync(new URL(`../../../src/${file}`, import.meta.url), "utf8");

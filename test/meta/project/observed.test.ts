@@ -3,11 +3,11 @@ import { readdirSync, readFileSync } from "node:fs";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
 import { describe, expect, test } from "vitest";
-import { CHANNELS } from "../../../src/telemetry/channels.js";
-import { METRICS } from "../../../src/otel/metrics.js";
+import { CHANNELS } from "../../../src/base/telemetry/channels.js";
+import { METRICS } from "../../../src/observe/otel/metrics.js";
 
 const ROOT = fileURLToPath(new URL("../../../", import.meta.url));
-const MESSAGES = "telemetry/messages.ts";
+const MESSAGES = "base/telemetry/messages.ts";
 const FOLDERS = ["test/integration", "test/slow"].map((folder) => path.join(ROOT, folder));
 
 /** Comments, imports and titles mention what does not happen there. */

@@ -1,8 +1,8 @@
 // The real client with a password, on a simulated etcd that forgets tokens.
 import { describe, expect, it } from "vitest";
 import { Mutex, Session } from "../../../src/index.js";
-import { SimEtcd } from "../../../src/memory/etcd.js";
-import type { SimVersion } from "../../../src/memory/protocol.js";
+import { SimEtcd } from "../../../src/testing/memory/etcd.js";
+import type { SimVersion } from "../../../src/testing/memory/protocol.js";
 import { Kernel } from "../../sim/kernel/kernel.js";
 import { SimNode } from "../../sim/node/sim-node.js";
 

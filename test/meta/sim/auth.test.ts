@@ -1,9 +1,14 @@
 import { describe, expect, it } from "vitest";
-import { AuthStore, Permissions, SimpleTokens } from "../../../src/memory/users.js";
-import { intervalOf } from "../../../src/memory/store.js";
-import { type Refusal, type UnaryReply, type UnaryRequest, isRefusal } from "../../../src/memory/protocol.js";
-import { SimEtcd, type SimEtcdOptions } from "../../../src/memory/etcd.js";
-import { Random } from "../../../src/memory/random.js";
+import { AuthStore, Permissions, SimpleTokens } from "../../../src/testing/memory/users.js";
+import { intervalOf } from "../../../src/testing/memory/store.js";
+import {
+  type Refusal,
+  type UnaryReply,
+  type UnaryRequest,
+  isRefusal,
+} from "../../../src/testing/memory/protocol.js";
+import { SimEtcd, type SimEtcdOptions } from "../../../src/testing/memory/etcd.js";
+import { Random } from "../../../src/testing/memory/random.js";
 import { ManualScheduler, put, txn } from "./etcd-setup.js";
 
 const AUTH = {

@@ -1,7 +1,7 @@
 // When the simulated etcd's leases expire. What its answers say is compared with a real etcd in test/meta/fidelity.
 import { describe, expect, it } from "vitest";
 import type { LeaseAnswer } from "../../../src/etcd/port.js";
-import { isRefusal } from "../../../src/memory/protocol.js";
+import { isRefusal } from "../../../src/testing/memory/protocol.js";
 import { put, setUp } from "./etcd-setup.js";
 
 function withLeases() {

@@ -1,15 +1,15 @@
 // A simulated etcd with virtual time that a test advances itself.
-import type { Timer } from "../../../src/util/clock.js";
+import type { Timer } from "../../../src/base/util/clock.js";
 import type { Operation, Txn, TxnAnswer } from "../../../src/etcd/port.js";
 import {
   type SimVersion,
   type UnaryReply,
   type UnaryRequest,
   isRefusal,
-} from "../../../src/memory/protocol.js";
-import { SimEtcd, type SimEtcdOptions } from "../../../src/memory/etcd.js";
-import type { Scheduler } from "../../../src/memory/event-queue.js";
-import { Random } from "../../../src/memory/random.js";
+} from "../../../src/testing/memory/protocol.js";
+import { SimEtcd, type SimEtcdOptions } from "../../../src/testing/memory/etcd.js";
+import type { Scheduler } from "../../../src/testing/memory/event-queue.js";
+import { Random } from "../../../src/testing/memory/random.js";
 
 /** Runs timers in the order of their times, when `advance` is called. */
 export class ManualScheduler implements Scheduler {

@@ -1,8 +1,8 @@
 // When the simulated etcd's watches tell their events. What they say is compared with a real etcd in test/meta/fidelity.
 import { describe, expect, it } from "vitest";
 import type { WatchAnswer, WatchRequest } from "../../../src/etcd/port.js";
-import type { SimEtcdOptions } from "../../../src/memory/etcd.js";
-import { type SimVersion, isRefusal } from "../../../src/memory/protocol.js";
+import type { SimEtcdOptions } from "../../../src/testing/memory/etcd.js";
+import { type SimVersion, isRefusal } from "../../../src/testing/memory/protocol.js";
 import { del, put, setUp } from "./etcd-setup.js";
 
 function withStream(version: SimVersion = "3.6", seed = 1, options?: Partial<SimEtcdOptions>) {

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { drainByCheckpoint } from "../../sim/kernel/drain.js";
 import { Kernel } from "../../sim/kernel/kernel.js";
-import { Random } from "../../../src/memory/random.js";
+import { Random } from "../../../src/testing/memory/random.js";
 import { reference } from "../../sim/kernel/reference.js";
 
 const never = () => false;

@@ -1,9 +1,9 @@
 import { describe, expect, it } from "vitest";
-import type { ServerStream, SimServer } from "../../../src/memory/protocol.js";
+import type { ServerStream, SimServer } from "../../../src/testing/memory/protocol.js";
 import { Kernel } from "../../sim/kernel/kernel.js";
-import { CALM } from "../../../src/memory/network/link.js";
+import { CALM } from "../../../src/testing/memory/network/link.js";
 import { SimNode } from "../../sim/node/sim-node.js";
-import { servicesOf } from "../../../src/session/cluster.js";
+import { servicesOf } from "../../../src/lock/session/cluster.js";
 
 const stream = { send: () => {}, close: () => {} } satisfies ServerStream<unknown>;
 

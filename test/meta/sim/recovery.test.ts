@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { LOST_MS } from "../../../src/memory/raft/cluster.js";
+import { LOST_MS } from "../../../src/testing/memory/raft/cluster.js";
 import { Kernel } from "../../sim/kernel/kernel.js";
 import { whenServing } from "../../sim/run/recovery.js";
 

@@ -6,12 +6,12 @@ import {
   LeaseNotFoundError,
   UnansweredError,
 } from "../../../src/etcd/port.js";
-import { SimEtcd } from "../../../src/memory/etcd.js";
+import { SimEtcd } from "../../../src/testing/memory/etcd.js";
 import { Kernel } from "../../sim/kernel/kernel.js";
 import { DirectWire } from "../../sim/network/direct-wire.js";
 import { failures } from "../../../src/etcd/transport.js";
-import { SimMember } from "../../../src/memory/network/member.js";
-import type { CallListener, Wire } from "../../../src/memory/network/wire.js";
+import { SimMember } from "../../../src/testing/memory/network/member.js";
+import type { CallListener, Wire } from "../../../src/testing/memory/network/wire.js";
 import { FakeClock } from "../../support/fakes/fake-clock.js";
 
 const options = { timeoutMs: 1000 };

@@ -28,7 +28,7 @@ describe("a holder whose machine is suspended", { timeout: 60_000 }, () => {
       name: "suspend-not-counted",
       patches: [
         {
-          file: "session/lease.js",
+          file: "lock/session/lease.js",
           from: '>= renewal.ttlMs * USED_PART ? "doubtful" : "held";',
           to: '>= Infinity ? "doubtful" : "held";',
         },

@@ -11,7 +11,7 @@ export const HOLDS: readonly Bug[] = [
     lost: "A release() resolved although another client had deleted the key and the next holder had run beside the caller.",
     patches: [
       {
-        file: "hold/hold.js",
+        file: "lock/hold/hold.js",
         from: "        if (this.#leaveBy || !lease.services.path.requestsAreRepeated)\n            throw this.#keyLoss();\n",
         to: "",
       },
@@ -23,14 +23,14 @@ export const HOLDS: readonly Bug[] = [
     mended: { commit: "a5b03c7", title: "Hand out no lock whose deadline has passed" },
     lost: "Work was started under a lock that was over, after a pause of the process.",
     patches: [
-      { file: "hold/acquire.js", from: "if (!lease.over)\n", to: "if (!lease.signal.aborted)\n" },
+      { file: "lock/hold/acquire.js", from: "if (!lease.over)\n", to: "if (!lease.signal.aborted)\n" },
       {
-        file: "queue/queue.js",
+        file: "lock/queue/queue.js",
         from: "if (waiter.gaveUp || this.lease.over) {",
         to: "if (waiter.gaveUp) {",
       },
       {
-        file: "queue/queue.js",
+        file: "lock/queue/queue.js",
         from: "if (joined && this.lease.over)",
         to: "if (joined && this.lease.signal.aborted)",
       },
@@ -48,7 +48,7 @@ export const HOLDS: readonly Bug[] = [
     lost: "A deletion by hand was noticed only by the slow list of the keys.",
     patches: [
       {
-        file: "hold/hold.js",
+        file: "lock/hold/hold.js",
         from: "    interrupted() {\n        this.watch();\n    }",
         to: "    interrupted() { }",
       },
@@ -66,12 +66,12 @@ export const HOLDS: readonly Bug[] = [
     lost: "The close() of a session waited for holds of lockAll() that no caller had.",
     patches: [
       {
-        file: "locks/lock-all.js",
+        file: "lock/lock-all.js",
         from: "if (entries && (lease.over || this.#gaveUp))\n                    this.#leave(entries);\n                else if (entries)",
         to: "if (entries)",
       },
       {
-        file: "locks/lock-all.js",
+        file: "lock/lock-all.js",
         from: "            if (this.#gaveUp || this.lease.over)\n                return this.#leave(entries);\n",
         to: "",
       },
@@ -84,7 +84,7 @@ export const HOLDS: readonly Bug[] = [
     lost: "A release() waited for the end of the session where renewals got through and deletes did not.",
     patches: [
       {
-        file: "hold/hold.js",
+        file: "lock/hold/hold.js",
         from: "settleWithin(this.#queue.leave(this.#entry), limit, lease.services, { onTimeout });",
         to: "this.#queue.leave(this.#entry);",
       },
@@ -97,17 +97,17 @@ export const HOLDS: readonly Bug[] = [
     lost: "A listener of `session.signal` saw a lost lock whose signal was not aborted, and its release() resolved.",
     patches: [
       {
-        file: "hold/hold.js",
+        file: "lock/hold/hold.js",
         from: "    get end() {\n        this.#endWithSession();\n",
         to: "    get end() {\n",
       },
       {
-        file: "hold/hold.js",
+        file: "lock/hold/hold.js",
         from: "        if (lease.over)\n            this.#endWithSession();\n",
         to: "",
       },
       {
-        file: "hold/hold.js",
+        file: "lock/hold/hold.js",
         from: "        this.#queue.lease.refresh();\n        this.#endWithSession();\n",
         to: "        this.#queue.lease.refresh();\n",
       },

@@ -8,7 +8,7 @@ export const QUEUES: readonly Bug[] = [
     lost: "A call whose session ended between its grant and its answer joined again behind the others, without `rejoin`.",
     patches: [
       {
-        file: "queue/waiter.js",
+        file: "lock/queue/waiter.js",
         from: "        this.#lastRevision = entry.revision;\n",
         to: "",
       },
@@ -24,7 +24,7 @@ export const QUEUES: readonly Bug[] = [
     lost: "A tryReadLock() whose first answer was lost got a revision that its key did not have: it was lost at once, and its key stayed.",
     patches: [
       {
-        file: "queue/lock-mode.js",
+        file: "lock/queue/lock-mode.js",
         from: '            { kind: "created at", key, revision: 0n },\n',
         to: "",
       },
@@ -40,7 +40,7 @@ export const QUEUES: readonly Bug[] = [
     lost: "The first call after an operator had revoked the lease was rejected, although it had joined nothing.",
     patches: [
       {
-        file: "hold/acquire.js",
+        file: "lock/hold/acquire.js",
         from: "if (error instanceof SessionLostError || error instanceof SessionClosedError)\n            return true;",
         to: "if (error instanceof SessionLostError || error instanceof SessionClosedError)\n            return false;",
       },
@@ -56,7 +56,7 @@ export const QUEUES: readonly Bug[] = [
     lost: "A free permit was handed over up to 30 s late after etcd had rejected a put, as under a quota alarm, or a waiter had died.",
     patches: [
       {
-        file: "queue/predecessor-wait.js",
+        file: "lock/queue/predecessor-wait.js",
         from: "this.#predecessor?.afterPut ? UNANNOUNCED_MS * this.ahead : Infinity;",
         to: "Infinity;",
       },

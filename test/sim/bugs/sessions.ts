@@ -8,13 +8,17 @@ export const SESSIONS: readonly Bug[] = [
     lost: "An orphaned session left the entries of its waiting calls in their queues, where they blocked the next callers.",
     patches: [
       {
-        file: "util/settle.js",
+        file: "base/util/settle.js",
         from: "while (this.#running > 0)",
         to: "if (this.#running > 0)",
       },
-      { file: "util/settle.js", from: "if (this.#running === 0)\n                return;", to: "return;" },
       {
-        file: "util/settle.js",
+        file: "base/util/settle.js",
+        from: "if (this.#running === 0)\n                return;",
+        to: "return;",
+      },
+      {
+        file: "base/util/settle.js",
         from: "if (this.#running > 0)\n            return;",
         to: "",
       },
@@ -27,7 +31,7 @@ export const SESSIONS: readonly Bug[] = [
     lost: "The sweep of late keys deleted an adopted place before a call had claimed it: the lock was free in between.",
     patches: [
       {
-        file: "session/key-audit.js",
+        file: "lock/session/key-audit.js",
         from: "return this.lease.adopted?.has(name, kv) ? undefined : name;",
         to: "return name;",
       },
@@ -40,7 +44,7 @@ export const SESSIONS: readonly Bug[] = [
     lost: "The close() of a cluster left the lease of a failed opening to expire.",
     patches: [
       {
-        file: "session/connection.js",
+        file: "lock/session/connection.js",
         from: "    await pause(clock, options.requestTimeoutMs, revoked.signal);\n",
         to: "",
       },
@@ -56,7 +60,7 @@ export const SESSIONS: readonly Bug[] = [
     lost: "A key that a put by hand had taken away from its lease outlived the close() of its session, and locked its name for ever.",
     patches: [
       {
-        file: "session/lease.js",
+        file: "lock/session/lease.js",
         from: "            deleteEntries(services, lease.entries(), { withinMs: leaseEndsMs, isIdle }),\n",
         to: "",
       },
@@ -72,7 +76,7 @@ export const SESSIONS: readonly Bug[] = [
     lost: "A replica's lead() rejected, and never led again, when etcd rejected a guarded write of its work after a loss.",
     patches: [
       {
-        file: "election/lead.js",
+        file: "recipes/election/lead.js",
         from: "        const led = await leadership.resign().then(() => true, () => false);\n        if (failure && led && !this.#isStop(failure.error))",
         to: "        await leadership.resign().catch(() => undefined);\n        if (failure && !lost && !this.#isStop(failure.error))",
       },
@@ -83,7 +87,7 @@ export const SESSIONS: readonly Bug[] = [
     name: "observers-miss-leaders",
     mended: { commit: "cc726a6", title: "Tell observers what happened while their watch was broken" },
     lost: "An observer did not receive the leaders that came and went while its watch was broken.",
-    patches: [{ file: "view/queue-watch.js", from: 'if (reason === "compacted")', to: "if (reason)" }],
+    patches: [{ file: "observe/queue-watch.js", from: 'if (reason === "compacted")', to: "if (reason)" }],
     ground: { workload: "observers" },
   },
 ];

@@ -1,5 +1,5 @@
-import { quirksOf, type Quirks } from "../../../src/memory/quirks.js";
-import type { SimVersion } from "../../../src/memory/protocol.js";
+import { quirksOf, type Quirks } from "../../../src/testing/memory/quirks.js";
+import type { SimVersion } from "../../../src/testing/memory/protocol.js";
 import { campaign, type Named } from "./campaign.js";
 import { lateWatches } from "./late-watches.js";
 import type { Subject } from "./subjects/subject.js";

@@ -1,6 +1,11 @@
 import type { KeyValue, Operation, Range, RangeAnswer, WatchRequest } from "../../../src/etcd/port.js";
-import type { SimEtcd } from "../../../src/memory/etcd.js";
-import type { SimServer, UnaryReply, UnaryRequest, WatchCommand } from "../../../src/memory/protocol.js";
+import type { SimEtcd } from "../../../src/testing/memory/etcd.js";
+import type {
+  SimServer,
+  UnaryReply,
+  UnaryRequest,
+  WatchCommand,
+} from "../../../src/testing/memory/protocol.js";
 import type { Sabotage } from "./subjects/sim-subject.js";
 
 /** A small deviation from etcd, which the comparison must find. */

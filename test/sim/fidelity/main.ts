@@ -6,7 +6,7 @@ import { appendFileSync } from "node:fs";
 import { parseArgs } from "node:util";
 import { EXIT_NOT_RUN } from "../../../scripts/exit-not-run.js";
 import { EtcdMissingError, findEtcd } from "../../support/etcd/etcd.js";
-import type { SimVersion } from "../../../src/memory/protocol.js";
+import type { SimVersion } from "../../../src/testing/memory/protocol.js";
 import { AVOIDABLE, type Avoidable } from "./programs/avoid.js";
 import { campaign, type Named, type Totals } from "./campaign.js";
 import { deviate, switched, type Deviation } from "./deviations.js";

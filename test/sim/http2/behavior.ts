@@ -1,4 +1,4 @@
-import type { Random } from "../../../src/memory/random.js";
+import type { Random } from "../../../src/testing/memory/random.js";
 
 /** What the members, or proxies in front of them, do to unary calls that etcd has executed. Probabilities are for one call. */
 export interface Behavior {

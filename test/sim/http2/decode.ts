@@ -19,7 +19,7 @@ import {
 } from "../../../src/etcd/http2/fields.js";
 import { Reader } from "../../../src/etcd/http2/codec-read.js";
 import type { Compare, Operation, Range, Txn, WatchRequest } from "../../../src/etcd/port.js";
-import type { UnaryRequest, WatchCommand } from "../../../src/memory/protocol.js";
+import type { UnaryRequest, WatchCommand } from "../../../src/testing/memory/protocol.js";
 
 /** What the client sends, as the member reads it: the other side of `src/etcd/http2/codec-write.ts`. */
 

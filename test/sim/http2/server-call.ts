@@ -8,7 +8,7 @@ import {
   type StreamMetadata,
   type UnaryRequest,
   isRefusal,
-} from "../../../src/memory/protocol.js";
+} from "../../../src/testing/memory/protocol.js";
 import { decodeKeepalive, decodeRange, decodeTxns, decodeUnary, decodeWatch } from "./decode.js";
 import {
   encodeHeaderOnly,

@@ -14,9 +14,9 @@ import {
 } from "../../../src/etcd/http2/frames.js";
 import { Endpoint, type Headers } from "../../../src/etcd/http2/endpoint.js";
 import { encodeHeaders } from "../../../src/etcd/http2/hpack.js";
-import type { SimServer } from "../../../src/memory/protocol.js";
-import type { Scheduler } from "../../../src/memory/event-queue.js";
-import type { Random } from "../../../src/memory/random.js";
+import type { SimServer } from "../../../src/testing/memory/protocol.js";
+import type { Scheduler } from "../../../src/testing/memory/event-queue.js";
+import type { Random } from "../../../src/testing/memory/random.js";
 import { fateOf, type Behavior } from "./behavior.js";
 import { callOf, type Responder, type ServerCall } from "./server-call.js";
 import type { ServerEnd, ToClient } from "./socket.js";

@@ -1,5 +1,5 @@
 import type { ClientSocket, SocketHandlers } from "../../../src/etcd/http2/socket.js";
-import { OrderedPath, type Link, type Resettable } from "../../../src/memory/network/link.js";
+import { OrderedPath, type Link, type Resettable } from "../../../src/testing/memory/network/link.js";
 import type { NodeClock } from "../node/node-clock.js";
 
 /** The member's end of a connection. */

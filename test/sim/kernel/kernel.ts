@@ -1,8 +1,8 @@
-import type { Timer } from "../../../src/util/clock.js";
+import type { Timer } from "../../../src/base/util/clock.js";
 import { drainByTick, type Drain } from "./drain.js";
-import { EventQueue, type Scheduler } from "../../../src/memory/event-queue.js";
+import { EventQueue, type Scheduler } from "../../../src/testing/memory/event-queue.js";
 import { LineHash } from "./line-hash.js";
-import { Random } from "../../../src/memory/random.js";
+import { Random } from "../../../src/testing/memory/random.js";
 
 export interface KernelOptions {
   /** Gets every line of the log, with its time. */

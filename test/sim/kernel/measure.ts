@@ -1,6 +1,6 @@
 // node --import tsx test/sim/kernel/measure.ts: events per second of the ways to drain microtasks after each event.
 import { MessageChannel } from "node:worker_threads";
-import { AbortFanOut } from "../../../src/util/abort.js";
+import { AbortFanOut } from "../../../src/base/util/abort.js";
 import { drainByCheckpoint, drainByTick, type Drain } from "./drain.js";
 import { Kernel } from "./kernel.js";
 

@@ -1,6 +1,11 @@
 import type { LeaseAnswer, WatchAnswer } from "../../../src/etcd/port.js";
-import type { ServerStream, SimServer, UnaryRequest, WatchCommand } from "../../../src/memory/protocol.js";
-import type { CallListener, StreamListener, Wire } from "../../../src/memory/network/wire.js";
+import type {
+  ServerStream,
+  SimServer,
+  UnaryRequest,
+  WatchCommand,
+} from "../../../src/testing/memory/protocol.js";
+import type { CallListener, StreamListener, Wire } from "../../../src/testing/memory/network/wire.js";
 
 /** A wire without delay and loss. */
 export class DirectWire implements Wire {

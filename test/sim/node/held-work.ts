@@ -1,5 +1,5 @@
-import type { Scheduler } from "../../../src/memory/event-queue.js";
-import type { Random } from "../../../src/memory/random.js";
+import type { Scheduler } from "../../../src/testing/memory/event-queue.js";
+import type { Random } from "../../../src/testing/memory/random.js";
 
 /** The phases of Node.js's event loop that matter here: timers, sockets, `setImmediate`. */
 export type Phase = "timer" | "delivery" | "immediate";

@@ -1,6 +1,6 @@
-import type { Clock, Moment, Timer } from "../../../src/util/clock.js";
-import type { Scheduler } from "../../../src/memory/event-queue.js";
-import { Random } from "../../../src/memory/random.js";
+import type { Clock, Moment, Timer } from "../../../src/base/util/clock.js";
+import type { Scheduler } from "../../../src/testing/memory/event-queue.js";
+import { Random } from "../../../src/testing/memory/random.js";
 import { HeldWork, type Phase } from "./held-work.js";
 
 export interface NodeClockOptions {

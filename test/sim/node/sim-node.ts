@@ -1,19 +1,19 @@
-import { createCluster as fromSources, type ConnectOptions } from "../../../src/session/connect.js";
-import type { Cluster } from "../../../src/session/cluster.js";
+import { createCluster as fromSources, type ConnectOptions } from "../../../src/lock/session/connect.js";
+import type { Cluster } from "../../../src/lock/session/cluster.js";
 import type { GrpcMember } from "../../../src/etcd/http2/member.js";
 import type { MemberSetting, Member } from "../../../src/etcd/port.js";
 import type { SocketHandlers } from "../../../src/etcd/http2/socket.js";
-import type { SimServer } from "../../../src/memory/protocol.js";
+import type { SimServer } from "../../../src/testing/memory/protocol.js";
 import type { Behavior } from "../http2/behavior.js";
 import { ServerConnection } from "../http2/server-connection.js";
 import { SimSocket, type Accept } from "../http2/socket.js";
-import type { Scheduler } from "../../../src/memory/event-queue.js";
-import type { Random } from "../../../src/memory/random.js";
-import type { ConnectionSetting } from "../../../src/memory/network/connection.js";
-import { Link, type LinkProfile } from "../../../src/memory/network/link.js";
-import { LinkWire } from "../../../src/memory/network/wire.js";
+import type { Scheduler } from "../../../src/testing/memory/event-queue.js";
+import type { Random } from "../../../src/testing/memory/random.js";
+import type { ConnectionSetting } from "../../../src/testing/memory/network/connection.js";
+import { Link, type LinkProfile } from "../../../src/testing/memory/network/link.js";
+import { LinkWire } from "../../../src/testing/memory/network/wire.js";
 import { failures } from "../../../src/etcd/transport.js";
-import { SimMember } from "../../../src/memory/network/member.js";
+import { SimMember } from "../../../src/testing/memory/network/member.js";
 import { NodeClock, type NodeClockOptions } from "./node-clock.js";
 import { simThread, type ThreadSetting } from "./sim-thread.js";
 

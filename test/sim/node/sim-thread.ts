@@ -1,10 +1,10 @@
 import type { EtcdClient } from "../../../src/etcd/client.js";
-import type { Scheduler } from "../../../src/memory/event-queue.js";
-import { checkConnect } from "../../../src/options/connect.js";
-import type { RenewalThread as Thread } from "../../../src/session/renewal-thread.js";
-import type { StartThread } from "../../../src/session/renewal-worker.js";
-import type { RenewalNews, RenewalOrder } from "../../../src/session/shared-renewal.js";
-import { Random } from "../../../src/memory/random.js";
+import type { Scheduler } from "../../../src/testing/memory/event-queue.js";
+import { checkConnect } from "../../../src/base/options/connect.js";
+import type { RenewalThread as Thread } from "../../../src/alive/renewal-thread.js";
+import type { StartThread } from "../../../src/alive/renewal-worker.js";
+import type { RenewalNews, RenewalOrder } from "../../../src/alive/shared-renewal.js";
+import { Random } from "../../../src/testing/memory/random.js";
 import type { NodeClock } from "./node-clock.js";
 import type { NewSimMember } from "./sim-node.js";
 

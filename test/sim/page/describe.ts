@@ -1,6 +1,6 @@
 import type { LeaseAnswer, TxnAnswer, WatchAnswer } from "../../../src/etcd/port.js";
-import type { Direction } from "../../../src/memory/network/link.js";
-import type { UnaryReply, UnaryRequest, WatchCommand } from "../../../src/memory/protocol.js";
+import type { Direction } from "../../../src/testing/memory/network/link.js";
+import type { UnaryReply, UnaryRequest, WatchCommand } from "../../../src/testing/memory/protocol.js";
 import type { Flight } from "./protocol.js";
 
 type Described = Pick<Flight, "kind" | "text">;

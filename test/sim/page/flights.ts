@@ -1,4 +1,4 @@
-import type { LinkObserver, Message } from "../../../src/memory/network/link.js";
+import type { LinkObserver, Message } from "../../../src/testing/memory/network/link.js";
 import type { SimCrew } from "../run/sim-crew.js";
 import { describe } from "./describe.js";
 import type { Flight } from "./protocol.js";

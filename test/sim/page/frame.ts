@@ -1,5 +1,5 @@
 import type { SimNode } from "../node/sim-node.js";
-import { CALM, type Link } from "../../../src/memory/network/link.js";
+import { CALM, type Link } from "../../../src/testing/memory/network/link.js";
 import type { EntryView, Frame, LinkView, ProcessView, QueueView } from "./protocol.js";
 import type { PlaySession } from "./session.js";
 import { formatSetting } from "./setting.js";

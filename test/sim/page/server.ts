@@ -2,9 +2,9 @@ import { readFileSync } from "node:fs";
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { fileURLToPath } from "node:url";
-import { systemClock } from "../../../src/util/clock.js";
-import { EventStream } from "../../../src/ui/event-stream.js";
-import { isOurHost, LOOPBACK, protect } from "../../../src/ui/answers.js";
+import { systemClock } from "../../../src/base/util/clock.js";
+import { EventStream } from "../../../src/tools/ui/event-stream.js";
+import { isOurHost, LOOPBACK, protect } from "../../../src/tools/ui/answers.js";
 import { BadRequest } from "./orders.js";
 import { Table } from "./table.js";
 import { scriptOfPage } from "./script.js";
@@ -52,7 +52,7 @@ export class PageServer {
   private constructor(script: string) {
     this.#files = {
       "/": ["text/html", fileOf("browser/index.html")],
-      "/page.css": ["text/css", fileOf("../../../src/ui/page/page.css")],
+      "/page.css": ["text/css", fileOf("../../../src/tools/ui/page/page.css")],
       "/sim.css": ["text/css", fileOf("browser/sim.css")],
       "/sim.js": ["text/javascript", script],
     };

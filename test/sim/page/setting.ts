@@ -1,6 +1,6 @@
 import { MUTANTS } from "../../lab/mutants/table.js";
 import { SUBJECTS } from "../../lab/runner/subject.js";
-import type { SimVersion } from "../../../src/memory/protocol.js";
+import type { SimVersion } from "../../../src/testing/memory/protocol.js";
 import { SIM_FAULTS } from "../run/faults.js";
 import type { SimOptions } from "../run/sim-run.js";
 import { swarmOf } from "../run/swarm.js";

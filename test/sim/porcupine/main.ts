@@ -85,8 +85,7 @@ async function checkLab(judge: PorcupineJudge, folder: string): Promise<void> {
   if (flags.print) process.stdout.write(linesOf("lab", operations));
   const verdicts = await judge.check("lab", operations);
   summary.add(verdicts);
-  for (const verdict of verdicts)
-    report(verdict, "the run", `npm run sim:porcupine -- --lab ${folder}`);
+  for (const verdict of verdicts) report(verdict, "the run", `npm run sim:porcupine -- --lab ${folder}`);
   console.log(summary.text());
 }
 

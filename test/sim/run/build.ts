@@ -12,8 +12,8 @@ import type * as Grpc from "../../../src/etcd/http2/member.js";
 import type { Member } from "../../../src/etcd/port.js";
 import type * as Leasehold from "../../../src/index.js";
 import type * as Refusals from "../../../src/etcd/refusals.js";
-import type { createCluster } from "../../../src/session/connect.js";
-import type * as Thread from "../../../src/session/renewal-thread.js";
+import type { createCluster } from "../../../src/lock/session/connect.js";
+import type * as Thread from "../../../src/alive/renewal-thread.js";
 
 /** The code under test: the sources, or a build in which a rule is broken. */
 export interface Build {
@@ -42,10 +42,10 @@ export async function sources(): Promise<Build> {
   const [leasehold, { createCluster }, { GrpcMember }, { EtcdClient }, { RenewalThread }] = await Promise.all(
     [
       import("../../../src/index.js"),
-      import("../../../src/session/connect.js"),
+      import("../../../src/lock/session/connect.js"),
       import("../../../src/etcd/http2/member.js"),
       import("../../../src/etcd/client.js"),
-      import("../../../src/session/renewal-thread.js"),
+      import("../../../src/alive/renewal-thread.js"),
     ],
   );
   return { leasehold, createCluster, GrpcMember, renewal: { EtcdClient, RenewalThread } };
@@ -74,8 +74,8 @@ export async function buildOf({ name, patches }: Pick<Mutant, "name" | "patches"
   const rejudges = patches.some(({ file }) => file === REFUSALS);
   const [leasehold, connect, member, client, thread] = await Promise.all(
     [
-      ...["index.js", "session/connect.js", "etcd/http2/member.js"],
-      ...["etcd/client.js", "session/renewal-thread.js"],
+      ...["index.js", "lock/session/connect.js", "etcd/http2/member.js"],
+      ...["etcd/client.js", "alive/renewal-thread.js"],
     ].map(load),
   );
   const { GrpcMember, RequestHeaders } = member as typeof Grpc;

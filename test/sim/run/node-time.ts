@@ -1,4 +1,4 @@
-import type { Clock } from "../../../src/util/clock.js";
+import type { Clock } from "../../../src/base/util/clock.js";
 import type { LabTime } from "../../lab/runner/time.js";
 
 /** The times of a history, in nanoseconds. As on a machine, no two are equal, though virtual time stands still within an event. */

@@ -1,6 +1,6 @@
-import type { Timer } from "../../../src/util/clock.js";
-import { LOST_MS, type Cluster } from "../../../src/memory/raft/cluster.js";
-import type { Scheduler } from "../../../src/memory/event-queue.js";
+import type { Timer } from "../../../src/base/util/clock.js";
+import { LOST_MS, type Cluster } from "../../../src/testing/memory/raft/cluster.js";
+import type { Scheduler } from "../../../src/testing/memory/event-queue.js";
 
 const LOOK_MS = 100;
 

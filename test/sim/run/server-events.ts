@@ -1,6 +1,6 @@
 import type { ServerEvent } from "../../lab/runner/history.js";
 import { splitEvents } from "../../lab/runner/delay-keys.js";
-import type { Change } from "../../../src/memory/store.js";
+import type { Change } from "../../../src/testing/memory/store.js";
 
 /** The key-value pair that a deletion removed. */
 interface Living {

@@ -1,12 +1,12 @@
 import type { Member } from "../../../src/etcd/port.js";
 import { delayedBy, delayLeaseOf } from "../../../src/keys.js";
-import type { AuthOptions } from "../../../src/memory/users.js";
-import type { Random } from "../../../src/memory/random.js";
-import { SimEtcd } from "../../../src/memory/etcd.js";
-import type { SimServer, SimVersion } from "../../../src/memory/protocol.js";
+import type { AuthOptions } from "../../../src/testing/memory/users.js";
+import type { Random } from "../../../src/testing/memory/random.js";
+import { SimEtcd } from "../../../src/testing/memory/etcd.js";
+import type { SimServer, SimVersion } from "../../../src/testing/memory/protocol.js";
 import { CORRECT, type Behavior } from "../http2/behavior.js";
 import type { Kernel } from "../kernel/kernel.js";
-import { CALM, type LinkProfile, type LinkState } from "../../../src/memory/network/link.js";
+import { CALM, type LinkProfile, type LinkState } from "../../../src/testing/memory/network/link.js";
 import { SimNode } from "../node/sim-node.js";
 import type { Build } from "./build.js";
 import { ServerEvents } from "./server-events.js";

@@ -1,6 +1,6 @@
-import type { SimEtcd } from "../../../src/memory/etcd.js";
-import type { Cluster } from "../../../src/memory/raft/cluster.js";
-import type { Link, LinkState } from "../../../src/memory/network/link.js";
+import type { SimEtcd } from "../../../src/testing/memory/etcd.js";
+import type { Cluster } from "../../../src/testing/memory/raft/cluster.js";
+import type { Link, LinkState } from "../../../src/testing/memory/network/link.js";
 
 /** What faults do to the members of an etcd of several, and to the links of all processes to them. */
 export class SimMembers {

@@ -1,5 +1,5 @@
 import type { Cluster } from "../../../src/index.js";
-import type { Clock } from "../../../src/util/clock.js";
+import type { Clock } from "../../../src/base/util/clock.js";
 import type { Member } from "../../../src/etcd/port.js";
 import type { Context } from "../../lab/runner/context.js";
 import { Lane } from "../../lab/runner/lane.js";

@@ -1,6 +1,6 @@
 import { type Of, SUBJECTS } from "../../lab/runner/subject.js";
-import type { SimVersion } from "../../../src/memory/protocol.js";
-import { Random } from "../../../src/memory/random.js";
+import type { SimVersion } from "../../../src/testing/memory/protocol.js";
+import { Random } from "../../../src/testing/memory/random.js";
 import {
   ACCESS_FAULTS,
   BUSY_FAULTS,

@@ -1,4 +1,4 @@
-import type { Change } from "../../../src/memory/store.js";
+import type { Change } from "../../../src/testing/memory/store.js";
 import type {
   Range,
   RangeAnswer,

@@ -1,6 +1,6 @@
 // What a Board shows, against inspect() and list() at the same revision, under a random workload.
 import { describe, expect, test } from "vitest";
-import { Board, MAX_KEYS, TooManyKeysError, type BoardListener } from "../../../src/view/board.js";
+import { Board, MAX_KEYS, TooManyKeysError, type BoardListener } from "../../../src/observe/board.js";
 import { connect, Election, inspect, list, lockAll, Mutex, RwLock, Semaphore } from "../../../src/index.js";
 import { grantLease, putKeys } from "../../support/clients/many-keys.js";
 import { twoSessions } from "../../support/fixtures/two-sessions.js";

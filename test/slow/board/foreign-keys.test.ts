@@ -4,7 +4,7 @@ import http from "node:http";
 import type { AddressInfo } from "node:net";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type Cluster, connect, inspect, list, watchQueue } from "../../../src/index.js";
-import { lockPage } from "../../../src/ui/lock-page.js";
+import { lockPage } from "../../../src/tools/ui/lock-page.js";
 import { putKeys } from "../../support/clients/many-keys.js";
 import { type EtcdCluster, startEtcd } from "../../support/etcd/etcd.js";
 import { Listener } from "../../support/ui/client.js";

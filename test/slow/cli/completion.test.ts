@@ -4,10 +4,10 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { afterAll, describe, expect, test } from "vitest";
-import { COMMON_FLAGS } from "../../../src/cli/arguments.js";
-import { command } from "../../../src/cli/command.js";
-import { allCommands } from "../../../src/cli/commands.js";
-import { bashScript, fishScript, wordsOf, zshScript } from "../../../src/cli/completion.js";
+import { COMMON_FLAGS } from "../../../src/tools/cli/arguments.js";
+import { command } from "../../../src/tools/cli/command.js";
+import { allCommands } from "../../../src/tools/cli/commands.js";
+import { bashScript, fishScript, wordsOf, zshScript } from "../../../src/tools/cli/completion.js";
 import { CLI, runCli } from "../../support/programs/cli.js";
 
 const COMMANDS = await allCommands();

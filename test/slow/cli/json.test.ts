@@ -1,4 +1,4 @@
-// Real output of --json against src/cli/json-types.ts, which docs/cli-json.md quotes: only here is each line of each command read.
+// Real output of --json against src/tools/cli/json-types.ts, which docs/cli-json.md quotes: only here is each line of each command read.
 import { expect, test } from "vitest";
 import { Election, Mutex } from "../../../src/index.js";
 import { putKeys } from "../../support/clients/many-keys.js";

@@ -1,6 +1,6 @@
 // The program on a pseudo-terminal: no line is wider than it, and the last column of a table is whole.
 import { describe, expect, test } from "vitest";
-import { width } from "../../../src/cli/io.js";
+import { width } from "../../../src/tools/cli/io.js";
 import { grantLease, putKeys } from "../../support/clients/many-keys.js";
 import { twoSessions } from "../../support/fixtures/two-sessions.js";
 import { startCli } from "../../support/programs/cli.js";

@@ -1,10 +1,10 @@
 import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
-import { checkConnect } from "../../../src/options/connect.js";
+import { checkConnect } from "../../../src/base/options/connect.js";
 import { memberOf } from "../../../src/etcd/transport.js";
 import { EtcdClient } from "../../../src/etcd/client.js";
 import { WatchHub } from "../../../src/etcd/watch-hub.js";
-import { systemClock as clock } from "../../../src/util/clock.js";
-import { Timers } from "../../../src/util/timers.js";
+import { systemClock as clock } from "../../../src/base/util/clock.js";
+import { Timers } from "../../../src/base/util/timers.js";
 import { type EtcdCluster, type EtcdMember, startEtcd } from "../../support/etcd/etcd.js";
 import { meter } from "../../support/fixtures/spent.js";
 import { startTcpProxy, type TcpProxy } from "../../support/proxies/tcp-proxy.js";

@@ -10,9 +10,9 @@ import {
   type SessionSource,
   type WaitOptions,
 } from "../../../src/index.js";
-import { acquireChannel, holdEndChannel } from "../../../src/telemetry/channels.js";
-import type { AcquireMessage } from "../../../src/telemetry/messages.js";
-import { servicesOf } from "../../../src/session/cluster.js";
+import { acquireChannel, holdEndChannel } from "../../../src/base/telemetry/channels.js";
+import type { AcquireMessage } from "../../../src/base/telemetry/messages.js";
+import { servicesOf } from "../../../src/lock/session/cluster.js";
 import { isShared, LABEL, TRYING, WAITING, holdFor } from "../../support/fixtures/acquiring.js";
 import { Published, Traced } from "../../support/fixtures/published.js";
 import { reasonOf, twoSessions } from "../../support/fixtures/two-sessions.js";

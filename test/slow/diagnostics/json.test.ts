@@ -9,7 +9,7 @@ import {
   rejoinChannel,
   renewedChannel,
   sessionChannel,
-} from "../../../src/telemetry/index.js";
+} from "../../../src/base/telemetry/index.js";
 import {
   ClusterLockManager,
   connect,

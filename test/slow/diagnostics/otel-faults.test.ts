@@ -3,7 +3,7 @@ import { SpanStatusCode } from "@opentelemetry/api";
 import { once } from "node:events";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { type Cluster, connect, lead, type Leadership, type Lock, Mutex } from "../../../src/index.js";
-import type { Instrumentation } from "../../../src/otel/instrument.js";
+import type { Instrumentation } from "../../../src/observe/otel/instrument.js";
 import { type EtcdCluster, startEtcd } from "../../support/etcd/etcd.js";
 import { MemorySdk } from "../../support/fixtures/otel.js";
 import { startTcpProxy, type TcpProxy } from "../../support/proxies/tcp-proxy.js";

@@ -17,8 +17,8 @@ import {
   Semaphore,
   Session,
 } from "../../../src/index.js";
-import { systemClock } from "../../../src/util/clock.js";
-import { createCluster } from "../../../src/session/connect.js";
+import { systemClock } from "../../../src/base/util/clock.js";
+import { createCluster } from "../../../src/lock/session/connect.js";
 import { message } from "../../support/clients/protobuf.js";
 import { startRawServer, type RawServer } from "../../support/fakes/raw-server.js";
 import { ToyEtcd } from "../../support/fakes/toy-etcd.js";

@@ -1,7 +1,7 @@
 // A right to write below one name must not be a right to stop the processes that wait there: whatever a client puts, no call and
 // no page works on it for longer than a small multiple of what a harmless text of the same length costs.
 import { describe, expect, test } from "vitest";
-import { Board } from "../../../src/view/board.js";
+import { Board } from "../../../src/observe/board.js";
 import {
   ClusterLockManager,
   Election,

@@ -7,7 +7,7 @@ import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { afterAll, beforeAll, expect, onTestFinished, test } from "vitest";
 import { connect, type LogRecord, Mutex } from "../../../src/index.js";
-import { guardianChannel } from "../../../src/telemetry/channels.js";
+import { guardianChannel } from "../../../src/base/telemetry/channels.js";
 import { placesOf } from "../../support/clients/server-view.js";
 import { type EtcdCluster, startEtcd } from "../../support/etcd/etcd.js";
 import { Published } from "../../support/fixtures/published.js";

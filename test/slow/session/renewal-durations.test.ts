@@ -1,8 +1,8 @@
 // How long renewals took, with `renewal: "worker"`, is measured where they are answered: a stall of this thread is no part of it.
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { connect } from "../../../src/index.js";
-import { CHANNELS } from "../../../src/telemetry/channels.js";
-import type { RenewedMessage } from "../../../src/telemetry/messages.js";
+import { CHANNELS } from "../../../src/base/telemetry/channels.js";
+import type { RenewedMessage } from "../../../src/base/telemetry/messages.js";
 import { type EtcdCluster, startEtcd } from "../../support/etcd/etcd.js";
 import { Messages } from "../../support/fixtures/messages.js";
 

@@ -14,8 +14,8 @@ import {
   type SessionSource,
   type WaitOptions,
 } from "../../../src/index.js";
-import { callChannel } from "../../../src/telemetry/channels.js";
-import type { CallMessage } from "../../../src/telemetry/messages.js";
+import { callChannel } from "../../../src/base/telemetry/channels.js";
+import type { CallMessage } from "../../../src/base/telemetry/messages.js";
 import { type EtcdMember, startEtcd } from "../../support/etcd/etcd.js";
 import { placesOf } from "../../support/clients/server-view.js";
 import { startTcpProxy } from "../../support/proxies/tcp-proxy.js";

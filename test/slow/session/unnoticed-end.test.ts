@@ -1,8 +1,8 @@
 // A standing session that was opened for an earlier call and has ended without any notification: the next call uses another.
 import { afterAll, beforeAll, describe, test } from "vitest";
 import { type Cluster, connect, Mutex } from "../../../src/index.js";
-import { type LeaseSource, leaseSourceOf } from "../../../src/session/cluster.js";
-import type { Lease } from "../../../src/session/lease.js";
+import { type LeaseSource, leaseSourceOf } from "../../../src/lock/session/cluster.js";
+import type { Lease } from "../../../src/lock/session/lease.js";
 import { askGateway } from "../../support/clients/etcd-http.js";
 import { isBatch, takesPlace } from "../../support/clients/request-shape.js";
 import { leasesOf, placesOf } from "../../support/clients/server-view.js";

@@ -1,4 +1,4 @@
-import type { Clock, Moment, Timer } from "../../../src/util/clock.js";
+import type { Clock, Moment, Timer } from "../../../src/base/util/clock.js";
 
 interface Due {
   readonly at: number;

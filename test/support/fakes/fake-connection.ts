@@ -1,9 +1,13 @@
-import { checkConnect } from "../../../src/options/connect.js";
-import { newClusterState, type ClusterState, type EtcdServices } from "../../../src/session/connection.js";
+import { checkConnect } from "../../../src/base/options/connect.js";
+import {
+  newClusterState,
+  type ClusterState,
+  type EtcdServices,
+} from "../../../src/lock/session/connection.js";
 import { EtcdClient } from "../../../src/etcd/client.js";
 import type { Header } from "../../../src/etcd/port.js";
-import { Lease } from "../../../src/session/lease.js";
-import type { StartThread } from "../../../src/session/renewal-worker.js";
+import { Lease } from "../../../src/lock/session/lease.js";
+import type { StartThread } from "../../../src/alive/renewal-worker.js";
 import { FakeClock } from "./fake-clock.js";
 import { type FakeCall, FakeMember } from "./fake-member.js";
 

@@ -17,7 +17,7 @@ import {
   type WatchRequest,
   type WatchStream,
 } from "../../../src/etcd/port.js";
-import type { Clock } from "../../../src/util/clock.js";
+import type { Clock } from "../../../src/base/util/clock.js";
 
 export type Method = "txn" | "batch" | "range" | "grant" | "revoke" | "timeToLive" | "authenticate";
 

@@ -1,7 +1,7 @@
 import type { Range } from "../../../src/etcd/port.js";
-import { EntryBelow, exclusive, type LockMode } from "../../../src/queue/lock-mode.js";
-import { type JoinedEntry, QueueEntry } from "../../../src/queue/entry.js";
-import { PredecessorWait } from "../../../src/queue/predecessor-wait.js";
+import { EntryBelow, exclusive, type LockMode } from "../../../src/lock/queue/lock-mode.js";
+import { type JoinedEntry, QueueEntry } from "../../../src/lock/queue/entry.js";
+import { PredecessorWait } from "../../../src/lock/queue/predecessor-wait.js";
 import { settle } from "./fake-clock.js";
 import { FakeCluster, HEADER } from "./fake-connection.js";
 import { type FakeCall, type FakeWatch, keyValue } from "./fake-member.js";

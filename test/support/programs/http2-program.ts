@@ -1,7 +1,7 @@
 // Calls the peer on a port once, over a connection of the library, and does nothing to end the process.
-import { systemClock } from "../../../src/util/clock.js";
-import { AbortFanOut } from "../../../src/util/abort.js";
-import { Timers } from "../../../src/util/timers.js";
+import { systemClock } from "../../../src/base/util/clock.js";
+import { AbortFanOut } from "../../../src/base/util/abort.js";
+import { Timers } from "../../../src/base/util/timers.js";
 import { Channel, RequestHeaders } from "../../../src/etcd/http2/member.js";
 import { UnaryStream } from "../../../src/etcd/http2/stream.js";
 

@@ -1,5 +1,5 @@
 // What a terminal shows after the output of a program: as much of it as `leasehold top` uses.
-import { width } from "../../../src/cli/io.js";
+import { width } from "../../../src/tools/cli/io.js";
 
 export class Screen {
   /** The alternate screen is shown. */

@@ -1,8 +1,8 @@
 import { beforeEach, describe, expect, test } from "vitest";
 import { Hosts } from "../../../src/etcd/hosts.js";
 import { MemberRefusedError, UnansweredError } from "../../../src/etcd/port.js";
-import { CHANNELS } from "../../../src/telemetry/channels.js";
-import type { MemberMessage } from "../../../src/telemetry/messages.js";
+import { CHANNELS } from "../../../src/base/telemetry/channels.js";
+import type { MemberMessage } from "../../../src/base/telemetry/messages.js";
 import { FakeClock } from "../../support/fakes/fake-clock.js";
 import { HEADER } from "../../support/fakes/fake-connection.js";
 import { Messages } from "../../support/fixtures/messages.js";

@@ -2,7 +2,7 @@ import { beforeEach, describe, expect, test } from "vitest";
 import { Hosts } from "../../../src/etcd/hosts.js";
 import { Membership } from "../../../src/etcd/membership.js";
 import type { Member, MembersAnswer } from "../../../src/etcd/port.js";
-import { checkConnect } from "../../../src/options/connect.js";
+import { checkConnect } from "../../../src/base/options/connect.js";
 import { FakeClock, settle } from "../../support/fakes/fake-clock.js";
 import { HEADER } from "../../support/fakes/fake-connection.js";
 

@@ -1,8 +1,8 @@
 import { beforeEach, describe, expect, test } from "vitest";
 import { UnansweredError } from "../../../src/etcd/port.js";
 import { SecondHost } from "../../../src/etcd/second-host.js";
-import { CHANNELS } from "../../../src/telemetry/channels.js";
-import type { MemberMessage } from "../../../src/telemetry/messages.js";
+import { CHANNELS } from "../../../src/base/telemetry/channels.js";
+import type { MemberMessage } from "../../../src/base/telemetry/messages.js";
 import { FakeCluster, HEADER } from "../../support/fakes/fake-connection.js";
 import { Messages } from "../../support/fixtures/messages.js";
 

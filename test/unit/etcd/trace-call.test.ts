@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { callChannel } from "../../../src/telemetry/channels.js";
+import { callChannel } from "../../../src/base/telemetry/channels.js";
 import { EtcdRefusedError } from "../../../src/errors.js";
 import type { CallPolicy } from "../../../src/etcd/retry.js";
 import { UnansweredError } from "../../../src/etcd/port.js";

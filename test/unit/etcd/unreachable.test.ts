@@ -7,8 +7,8 @@ import { describe, expect, onTestFinished, test } from "vitest";
 import { EtcdRefusedError, EtcdUnavailableError } from "../../../src/errors.js";
 import { UnansweredError } from "../../../src/etcd/port.js";
 import { isUnreachable } from "../../../src/etcd/refusals.js";
-import { disconnect } from "../../../src/session/connection.js";
-import { openLease } from "../../../src/session/open-lease.js";
+import { disconnect } from "../../../src/lock/session/connection.js";
+import { openLease } from "../../../src/lock/session/open-lease.js";
 import { FakeCluster, HEADER } from "../../support/fakes/fake-connection.js";
 
 const REFUSED = new UnansweredError("connect ECONNREFUSED 127.0.0.1:1", { kind: "unreachable" });

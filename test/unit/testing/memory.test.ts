@@ -7,8 +7,8 @@ import { setImmediate as turn } from "node:timers/promises";
 import { promisify } from "node:util";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { type Cluster, connect, Election, fromEnv, lead, Mutex, once, Session } from "../../../src/index.js";
-import { Random } from "../../../src/memory/random.js";
-import { type EtcdTime, RealTime, VirtualTime } from "../../../src/memory/time.js";
+import { Random } from "../../../src/testing/memory/random.js";
+import { type EtcdTime, RealTime, VirtualTime } from "../../../src/testing/memory/time.js";
 import { History } from "../../../src/testing/history.js";
 import { memoryEtcd, type MemoryEtcd, type MemoryEtcdOptions } from "../../../src/testing/start.js";
 

@@ -1,15 +1,15 @@
 // A simulated etcd of several members, with virtual time that a test advances itself.
 import type { RangeAnswer, WatchAnswer } from "../../../../src/etcd/port.js";
-import type { Quirks } from "../../../../src/memory/quirks.js";
+import type { Quirks } from "../../../../src/testing/memory/quirks.js";
 import {
   type SimVersion,
   type StreamMetadata,
   type UnaryReply,
   type UnaryRequest,
   isRefusal,
-} from "../../../../src/memory/protocol.js";
-import { SimEtcd } from "../../../../src/memory/etcd.js";
-import { Random } from "../../../../src/memory/random.js";
+} from "../../../../src/testing/memory/protocol.js";
+import { SimEtcd } from "../../../../src/testing/memory/etcd.js";
+import { Random } from "../../../../src/testing/memory/random.js";
 import { ManualScheduler, put, txn } from "../etcd-setup.js";
 
 export interface Asked {

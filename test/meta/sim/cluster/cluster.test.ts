@@ -1,7 +1,7 @@
 // The simulated etcd of several members: what its requests wait for, and what it refuses.
 import { describe, expect, it } from "vitest";
 import type { LeaseAnswer, RangeAnswer } from "../../../../src/etcd/port.js";
-import { Random } from "../../../../src/memory/random.js";
+import { Random } from "../../../../src/testing/memory/random.js";
 import { type Asked, grantOf, putOf, rangeOf, several } from "./cluster-setup.js";
 
 const SEEDS = [1, 2, 3, 4, 5, 6];

@@ -5,7 +5,7 @@ import type { World, Workload } from "./world.js";
 type Mutex = InstanceType<World["leasehold"]["Mutex"]>;
 type Lock = Awaited<ReturnType<Mutex["lock"]>>;
 
-/** How long a renewal may stay unanswered (`patienceMs` in src/session/renewal.ts). */
+/** How long a renewal may stay unanswered (`patienceMs` in src/lock/session/renewal.ts). */
 const patienceMs = (ttlSeconds: number): number => Math.min((ttlSeconds * 1000) / 6, 1500);
 
 /** The answer to a renewal comes late, and then nothing any more: the hold ends before etcd's lease does. */

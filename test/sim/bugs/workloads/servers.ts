@@ -6,7 +6,7 @@ import {
   type SimServer,
   type UnaryReply,
   type UnaryRequest,
-} from "../../../../src/memory/protocol.js";
+} from "../../../../src/testing/memory/protocol.js";
 import type { World } from "./world.js";
 
 /** As etcd's API answers while the quota is exceeded (api/v3rpc/rpctypes/error.go). */

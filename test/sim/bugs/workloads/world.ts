@@ -1,9 +1,9 @@
 import { Kernel } from "../../kernel/kernel.js";
-import type { Random } from "../../../../src/memory/random.js";
-import type { AuthOptions } from "../../../../src/memory/users.js";
-import { SimEtcd } from "../../../../src/memory/etcd.js";
-import type { SimServer, SimVersion } from "../../../../src/memory/protocol.js";
-import { CALM, type LinkProfile } from "../../../../src/memory/network/link.js";
+import type { Random } from "../../../../src/testing/memory/random.js";
+import type { AuthOptions } from "../../../../src/testing/memory/users.js";
+import { SimEtcd } from "../../../../src/testing/memory/etcd.js";
+import type { SimServer, SimVersion } from "../../../../src/testing/memory/protocol.js";
+import { CALM, type LinkProfile } from "../../../../src/testing/memory/network/link.js";
 import { SimNode } from "../../node/sim-node.js";
 import type { Build } from "../../run/build.js";
 

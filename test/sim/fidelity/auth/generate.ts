@@ -1,5 +1,5 @@
 import type { Compare, Operation, Range, Txn } from "../../../../src/etcd/port.js";
-import { Random } from "../../../../src/memory/random.js";
+import { Random } from "../../../../src/testing/memory/random.js";
 import { CLIENTS } from "./play.js";
 import type { Ask, Edit, Program, Step } from "./steps.js";
 

@@ -1,8 +1,8 @@
 // node --import tsx test/sim/fidelity/auth/main.ts --version 3.6 [--tokens jwt] [--programs 5] [--steps 300] [--seed 1]
 import { parseArgs } from "node:util";
 import { makeJwtArgs } from "../../../support/fixtures/jwt.js";
-import type { SimVersion } from "../../../../src/memory/protocol.js";
-import { authQuirksOf, type AuthQuirks } from "../../../../src/memory/quirks.js";
+import type { SimVersion } from "../../../../src/testing/memory/protocol.js";
+import { authQuirksOf, type AuthQuirks } from "../../../../src/testing/memory/quirks.js";
 import { generate } from "./generate.js";
 import { difference, play } from "./play.js";
 import { Real } from "./real.js";

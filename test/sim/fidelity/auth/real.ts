@@ -1,6 +1,6 @@
-import { pause, systemClock } from "../../../../src/util/clock.js";
+import { pause, systemClock } from "../../../../src/base/util/clock.js";
 import { memberOf } from "../../../../src/etcd/transport.js";
-import { checkConnect } from "../../../../src/options/connect.js";
+import { checkConnect } from "../../../../src/base/options/connect.js";
 import { request } from "../../../support/clients/etcd-http.js";
 import { type EtcdCluster, startEtcd } from "../../../support/etcd/etcd.js";
 import { fillQuota, spaceAlarm } from "../../../support/fixtures/space-alarm.js";

@@ -1,11 +1,11 @@
 import { Kernel } from "../../kernel/kernel.js";
 import { DirectWire } from "../../network/direct-wire.js";
 import { failures } from "../../../../src/etcd/transport.js";
-import { SimMember } from "../../../../src/memory/network/member.js";
-import { intervalOf } from "../../../../src/memory/store.js";
-import { type Refusal, type SimVersion, isRefusal } from "../../../../src/memory/protocol.js";
-import { SimEtcd, type SimEtcdOptions } from "../../../../src/memory/etcd.js";
-import type { TokenOptions } from "../../../../src/memory/users.js";
+import { SimMember } from "../../../../src/testing/memory/network/member.js";
+import { intervalOf } from "../../../../src/testing/memory/store.js";
+import { type Refusal, type SimVersion, isRefusal } from "../../../../src/testing/memory/protocol.js";
+import { SimEtcd, type SimEtcdOptions } from "../../../../src/testing/memory/etcd.js";
+import type { TokenOptions } from "../../../../src/testing/memory/users.js";
 import type { Edit } from "./steps.js";
 import type { AuthSubject, Connection } from "./subject.js";
 

@@ -1,6 +1,6 @@
 // Many programs of users' calls side by side, each on memoryEtcd() in virtual time, and then on a real etcd in real time.
-import type { SimVersion } from "../../../../src/memory/protocol.js";
-import { Random } from "../../../../src/memory/random.js";
+import type { SimVersion } from "../../../../src/testing/memory/protocol.js";
+import { Random } from "../../../../src/testing/memory/random.js";
 import { type Fault, type Flavor, type Plan, play } from "./program.js";
 import { Gate, inMemory, RealEtcd } from "./worlds.js";
 

@@ -2,7 +2,7 @@
 // and on a real etcd in real time: which calls were granted, which holds were lost and how, which errors there were, which keys are
 // left. The order of what happens is determined: a step ends only when all of its effects have happened, timers included.
 import { type Cluster, connect, forceRelease, inspect, Session } from "../../../../src/index.js";
-import { Random } from "../../../../src/memory/random.js";
+import { Random } from "../../../../src/testing/memory/random.js";
 import type { Losable } from "../../../../src/testing/start.js";
 import { type Asked, FAMILIES, type Family, isSlow, type Leave, type Primitive } from "./primitives.js";
 

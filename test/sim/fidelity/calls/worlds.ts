@@ -2,7 +2,7 @@
 import { setTimeout as pause } from "node:timers/promises";
 import { type Cluster, connect } from "../../../../src/index.js";
 import { prefixEnd } from "../../../../src/keys.js";
-import { servicesOf } from "../../../../src/session/cluster.js";
+import { servicesOf } from "../../../../src/lock/session/cluster.js";
 import { surroundingsOf } from "../../../../src/testing/admin.js";
 import { Link } from "../../../../src/testing/link.js";
 import type { CheckedMemory } from "../../../../src/testing/options.js";

@@ -1,11 +1,11 @@
 import type { Member } from "../../../../src/etcd/port.js";
-import type { Quirks } from "../../../../src/memory/quirks.js";
-import { type SimVersion, type UnaryReply, isRefusal } from "../../../../src/memory/protocol.js";
-import { SimEtcd } from "../../../../src/memory/etcd.js";
+import type { Quirks } from "../../../../src/testing/memory/quirks.js";
+import { type SimVersion, type UnaryReply, isRefusal } from "../../../../src/testing/memory/protocol.js";
+import { SimEtcd } from "../../../../src/testing/memory/etcd.js";
 import { Kernel } from "../../kernel/kernel.js";
 import { DirectWire } from "../../network/direct-wire.js";
 import { failures } from "../../../../src/etcd/transport.js";
-import { SimMember } from "../../../../src/memory/network/member.js";
+import { SimMember } from "../../../../src/testing/memory/network/member.js";
 import type { Subject } from "./subject.js";
 
 /** What changes a new simulated etcd: a fault that the test must find. */

@@ -1,4 +1,4 @@
-import { byId, count, make, setAttribute, setText } from "../../../../src/ui/page/dom.js";
+import { byId, count, make, setAttribute, setText } from "../../../../src/tools/ui/page/dom.js";
 import type { Affliction, Frame } from "../protocol.js";
 import { order, post } from "./post.js";
 

@@ -1,4 +1,4 @@
-import { draw } from "../../../../src/ui/page/dom.js";
+import { draw } from "../../../../src/tools/ui/page/dom.js";
 import type { Flight } from "../protocol.js";
 
 /** However fast the run is, a message is seen for so long. */

@@ -1,5 +1,5 @@
-import { Connection } from "../../../../src/ui/page/connection.js";
-import { byId, setAttribute, setText } from "../../../../src/ui/page/dom.js";
+import { Connection } from "../../../../src/tools/ui/page/connection.js";
+import { byId, setAttribute, setText } from "../../../../src/tools/ui/page/dom.js";
 import type { Frame, Hello, SearchView, Started, StoryLine } from "../protocol.js";
 import { Controls } from "./controls.js";
 import { Moment } from "./moment.js";

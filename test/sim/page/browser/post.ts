@@ -1,4 +1,4 @@
-import { byId } from "../../../../src/ui/page/dom.js";
+import { byId } from "../../../../src/tools/ui/page/dom.js";
 
 let timer: number | undefined;
 

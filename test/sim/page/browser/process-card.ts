@@ -1,4 +1,4 @@
-import { make, setAttribute, setText } from "../../../../src/ui/page/dom.js";
+import { make, setAttribute, setText } from "../../../../src/tools/ui/page/dom.js";
 import type { HoldView, ProcessView } from "../protocol.js";
 import { order } from "./post.js";
 

@@ -1,4 +1,4 @@
-import { byId, make, setAttribute, setText, shown } from "../../../../src/ui/page/dom.js";
+import { byId, make, setAttribute, setText, shown } from "../../../../src/tools/ui/page/dom.js";
 import type { EntryView, Frame } from "../protocol.js";
 import { order } from "./post.js";
 

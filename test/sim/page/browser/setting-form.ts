@@ -1,4 +1,4 @@
-import { byId, make, setText } from "../../../../src/ui/page/dom.js";
+import { byId, make, setText } from "../../../../src/tools/ui/page/dom.js";
 import type { Choice, Frame, Hello, SearchView, Started } from "../protocol.js";
 import { order, post } from "./post.js";
 

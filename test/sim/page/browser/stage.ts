@@ -1,4 +1,4 @@
-import { byId, draw, make, setAttribute } from "../../../../src/ui/page/dom.js";
+import { byId, draw, make, setAttribute } from "../../../../src/tools/ui/page/dom.js";
 import type { Flight, Frame, LinkView } from "../protocol.js";
 import { FlightLayer, type Wire } from "./flights.js";
 import type { Moment } from "./moment.js";

@@ -1,4 +1,4 @@
-import { byId, make, shown } from "../../../../src/ui/page/dom.js";
+import { byId, make, shown } from "../../../../src/tools/ui/page/dom.js";
 import type { StoryLine } from "../protocol.js";
 
 const MOST = 400;

@@ -1,6 +1,6 @@
-import type { Clock } from "../../../../src/util/clock.js";
+import type { Clock } from "../../../../src/base/util/clock.js";
 import type { Step } from "../../../lab/runner/history.js";
-import type { Store } from "../../../../src/memory/store.js";
+import type { Store } from "../../../../src/testing/memory/store.js";
 import type { Build } from "../../run/build.js";
 import type { RunObserver } from "../../run/sim-run.js";
 import type { TraceEvent } from "../events.js";

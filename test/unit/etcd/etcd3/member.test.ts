@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { Etcd3Member } from "../../../../src/etcd/etcd3/member.js";
-import { checkConnect } from "../../../../src/options/connect.js";
+import { checkConnect } from "../../../../src/base/options/connect.js";
 import { FakeClock, settle } from "../../../support/fakes/fake-clock.js";
 
 const HOST = "127.0.0.1:1";

@@ -1,9 +1,9 @@
 import { getEventListeners } from "node:events";
 import { describe, expect, test } from "vitest";
-import { systemClock } from "../../../../src/util/clock.js";
+import { systemClock } from "../../../../src/base/util/clock.js";
 import { GrpcMember } from "../../../../src/etcd/http2/member.js";
 import type { Member } from "../../../../src/etcd/port.js";
-import { checkConnect } from "../../../../src/options/connect.js";
+import { checkConnect } from "../../../../src/base/options/connect.js";
 import { says } from "../../../support/fixtures/peer-calls.js";
 import { dataFrame, responseFrame, startPeer, uint32 } from "../../../support/servers/http2-peer.js";
 

@@ -1,6 +1,6 @@
 import type { Socket } from "node:net";
 import { beforeEach, describe, expect, test } from "vitest";
-import { Timers } from "../../../../src/util/timers.js";
+import { Timers } from "../../../../src/base/util/timers.js";
 import { SocketWriter } from "../../../../src/etcd/http2/socket.js";
 import { FakeClock, settle } from "../../../support/fakes/fake-clock.js";
 

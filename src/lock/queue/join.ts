@@ -1,0 +1,256 @@
+import { KindMismatchError } from "../../errors.js";
+import type { KeyValue, Range, Txn, TxnAnswer } from "../../etcd/port.js";
+import { type CallPolicy, retryAfter } from "../../etcd/retry.js";
+import { entryFound, type LockKind, mayMeet } from "../../kinds.js";
+import type { JoinedEntry, QueueEntry } from "./entry.js";
+import {
+  GRANTED,
+  type Granted,
+  GRANTED_UNSEEN,
+  type JoinResult,
+  type LockMode,
+  type RangeResult,
+  UNKNOWN,
+  type When,
+  whenEmpty,
+} from "./lock-mode.js";
+import type { LockTable } from "./queue.js";
+import type { Queue } from "./queue.js";
+import { joinRefused, joinTxn, tryTxn } from "./txns.js";
+
+/** The entry that a caller wants to put into each of its queues. */
+export interface JoinWanted {
+  readonly names: readonly string[];
+  readonly mode: LockMode;
+  readonly kind: LockKind;
+  readonly value?: string | undefined;
+  readonly limits: Pick<CallPolicy, "giveUpMs" | "again">;
+}
+
+/** A queue entry, and the result of its join. */
+export interface Joined<Result extends JoinResult = JoinResult> {
+  readonly entry: JoinedEntry;
+  readonly result: Result;
+  /** The answer to the join shows an entry of another kind: this entry must leave. */
+  readonly mismatch?: KindMismatchError | undefined;
+}
+
+/**
+ * A transaction that puts entries: in any case, with or without a read of the queue, or only if all of them hold at once. `lockAll`
+ * has up to 30 names, and etcd allows 128 operations in a request: there is no room for reads.
+ */
+type Step = "join and read" | "join" | When;
+const JOIN: readonly Step[] = ["join and read"];
+const JOIN_ALL: readonly Step[] = [whenEmpty, "join"];
+
+const NONE: readonly Joined[] = [];
+
+/** The key of an entry is there already, of another client: the next number is tried. Nobody outside sees this error. */
+const KEY_TAKEN = new Error("the key is taken");
+
+function assertKeyTaken(error: unknown): void {
+  if (error !== KEY_TAKEN) throw error;
+}
+
+/**
+ * Puts an entry into the queue of one name, or one into each of several queues: all of them, with one create revision, or none. A
+ * lost answer neither loses an entry nor leaves one behind.
+ */
+export class Joiner {
+  constructor(private readonly table: LockTable) {}
+
+  /** An entry that the lease had when it was adopted, or a new one. Rejects if the call would wait for one of another kind. */
+  join(queue: Queue, wanted: JoinWanted): Promise<readonly Joined[]> {
+    try {
+      const { own, name } = queue;
+      const mismatch = own.mismatch(wanted.kind, own.joined);
+      if (mismatch) throw mismatch;
+      const directory = `${queue.path}${wanted.mode.folder}`;
+      const adopted = this.table.lease.adopted?.claim(directory, (entry) =>
+        this.#assertMeets(name, wanted.kind, entry),
+      );
+      if (!adopted) return this.#put(wanted, JOIN);
+      return Promise.resolve([{ entry: own.adopt(adopted, wanted), result: UNKNOWN }]);
+    } catch (error) {
+      return Promise.reject(error);
+    }
+  }
+
+  /** An entry in each of several queues, granted if all queues were empty. */
+  joinAll(wanted: JoinWanted): Promise<readonly Joined[]> {
+    return this.#put(wanted, JOIN_ALL);
+  }
+
+  /** An entry that holds at once, or undefined if it would have to wait. */
+  async tryJoin(queue: Queue, wanted: JoinWanted): Promise<Joined<Granted> | undefined> {
+    const { trying } = wanted.mode;
+    if ("check" in trying) {
+      const [found] = await this.#read([trying.check(queue.path)], wanted);
+      for (const kv of found?.kvs ?? []) this.#assertMeets(queue.name, wanted.kind, kv);
+      return found && trying.hasRoom(found) ? this.#joinIfHeld(queue, wanted) : undefined;
+    }
+    const [joined] = await this.#put(wanted, [trying.when]);
+    return joined && { entry: joined.entry, result: GRANTED };
+  }
+
+  /** Another client may have joined first: the entry is then removed again. */
+  async #joinIfHeld(queue: Queue, wanted: JoinWanted): Promise<Joined<Granted> | undefined> {
+    const [{ entry, result, mismatch }] = (await this.#put(wanted, JOIN)) as readonly [Joined];
+    if (mismatch) {
+      queue.leaveInBackground(entry);
+      throw mismatch;
+    }
+    if (result.state === "granted") return { entry, result };
+    const held = result.state === "unknown" && (await this.#isFirst(entry, wanted));
+    if (held) return { entry, result: GRANTED_UNSEEN };
+    queue.leaveInBackground(entry);
+    return undefined;
+  }
+
+  async #isFirst(entry: JoinedEntry, wanted: JoinWanted): Promise<boolean> {
+    try {
+      const results = await this.#read(entry.mode.reads(entry, true), wanted);
+      return !entry.mismatchIn(results, true) && entry.mode.positionOf(entry, results) === "first";
+    } catch (error) {
+      this.#queueOf(entry).leaveInBackground(entry);
+      throw error;
+    }
+  }
+
+  /** @throws KindMismatchError if an entry of the name, on any lease, is of another kind. */
+  #assertMeets(
+    name: string,
+    kind: LockKind,
+    kv: Pick<KeyValue, "key" | "value"> & { readonly leaseId?: bigint },
+  ): void {
+    const { leaseId, services } = this.table.lease;
+    const found = entryFound(name, { leaseId, ...kv }, services.options.prefix);
+    if (found && !(found.name === name && mayMeet(kind, found.kind)))
+      throw new KindMismatchError({ name, kind }, found, kv.key.toString());
+  }
+
+  async #read(ranges: readonly Range[], wanted: JoinWanted): Promise<readonly RangeResult[]> {
+    return (await this.table.lease.services.client.ranges(ranges, this.#policy(wanted))).ranges;
+  }
+
+  /** `entries`: those that the call puts. */
+  #policy({ names, limits }: JoinWanted, entries: readonly QueueEntry[] = []): CallPolicy {
+    const what = `join the queue${names.length > 1 ? "s" : ""} of "${names.join('", "')}"`;
+    const onUnanswered = (): void => entries.forEach((entry) => entry.attemptUnanswered());
+    return { onUnanswered, ...this.table.lease.joinPolicy(what), ...limits };
+  }
+
+  /**
+   * The entries, put by the first step that could; none if none could, and the last is no join. If a key exists with a value that is
+   * not ours, the next numbers are tried. Each promise costs the path to a lock: this is the only suspended function of a join.
+   */
+  async #put(wanted: JoinWanted, steps: readonly Step[], repeated = false): Promise<readonly Joined[]> {
+    const { lease } = this.table;
+    const entries = wanted.names.map((name) => this.table.queue(name).own.make(wanted));
+    const policy = this.#policy(wanted, entries);
+    let found: TxnAnswer["ranges"] = [];
+    for (const step of steps) {
+      const txn = this.#txn(entries, step);
+      let answer: TxnAnswer;
+      try {
+        answer = await lease.services.client.txn(txn, policy);
+      } catch (error) {
+        throw await this.#refused(entries, txn, error);
+      }
+      const revision = answer.succeeded ? answer.header.revision : executedAt(entries, answer);
+      if (revision !== undefined)
+        return entries.map((entry) => {
+          const joined = this.#confirm(entry, revision, answer);
+          return typeof step === "string" ? joinedBy(joined, answer) : { entry: joined, result: GRANTED };
+        });
+      found = answer.ranges;
+    }
+    this.#undo(entries, found);
+    if (typeof steps.at(-1) !== "string") return NONE;
+    if (repeated) throw KEY_TAKEN;
+    const retries = { clock: lease.services.clock, signal: lease.signal, failed: assertKeyTaken };
+    return retryAfter(KEY_TAKEN, () => this.#put(wanted, steps, true), retries);
+  }
+
+  #txn(entries: readonly QueueEntry[], step: Step): Txn {
+    if (step === "join") return joinTxn(entries, []);
+    if (step !== "join and read") return tryTxn(entries, step);
+    const reads: Range[] = [];
+    for (const entry of entries)
+      if (!entry.mode.surelyFollows(this.#queueOf(entry).own.staying))
+        reads.push(...entry.mode.readsToJoin(entry));
+    return joinTxn(entries, reads);
+  }
+
+  /** What the caller gets. The put may have been applied, or may still be: an entry in doubt is deleted. */
+  async #refused(entries: readonly QueueEntry[], txn: Txn, error: unknown): Promise<unknown> {
+    const { lease } = this.table;
+    const reason = await joinRefused(lease, txn, error);
+    for (const entry of entries) {
+      if (entry.inDoubt) this.#queueOf(entry).leaveInBackground(entry);
+      else this.#discard(entry);
+    }
+    return lease.signal.aborted ? lease.signal.reason : reason;
+  }
+
+  #confirm(entry: QueueEntry, revision: bigint, { succeeded, ranges }: TxnAnswer): JoinedEntry {
+    const { own } = this.#queueOf(entry);
+    const found = ranges.filter((range) => range !== undefined);
+    if (!succeeded) entry.foundExecuted();
+    else if (own.joined.length > 0) own.shownBy(entry.mode.readsToJoin(entry), found, revision);
+    const joined = entry.confirmed(revision);
+    own.add(joined);
+    return joined;
+  }
+
+  /** Some keys are another client's, or missing: removes ours, so that other entries can be put. */
+  #undo(entries: readonly QueueEntry[], found: TxnAnswer["ranges"]): void {
+    entries.forEach((entry, n) => {
+      const kv = found[n]?.kvs[0];
+      // The delay key of an earlier entry may still be there.
+      const isFree = (found[entries.length + n]?.kvs.length ?? 0) === 0;
+      if (!kv && isFree) return this.#discard(entry);
+      const queue = this.#queueOf(entry);
+      if (kv && isOurs(entry, kv)) return queue.leaveInBackground(entry.confirmed(kv.createRevision));
+      queue.own.takenByAnother(entry);
+      queue.forgetIfIdle();
+    });
+  }
+
+  #discard(entry: QueueEntry): void {
+    const queue = this.#queueOf(entry);
+    queue.own.release(entry);
+    queue.forgetIfIdle();
+  }
+
+  /** Looked up at each step: a queue of several names may be idle meanwhile, and be forgotten. */
+  #queueOf({ name }: QueueEntry): Queue {
+    return this.table.queue(name);
+  }
+}
+
+const isOurs = (entry: QueueEntry, kv: KeyValue): boolean =>
+  kv.value === entry.value && kv.leaseId === entry.lease.leaseId;
+
+/**
+ * The same request may have been executed earlier, sent by us or repeated by a proxy: its revision counts, and that
+ * attempt is not in doubt. The header's revision would be a fence above those of entries that joined in between, and would not
+ * be the place in the queue. Candidates may have equal values, but no two entries of a session have the same key at a time.
+ */
+function executedAt(entries: readonly QueueEntry[], { ranges }: TxnAnswer): bigint | undefined {
+  const revision = ranges[0]?.kvs[0]?.createRevision;
+  const executed = entries.every((entry, n) => {
+    const kv = ranges[n]?.kvs[0];
+    return kv !== undefined && isOurs(entry, kv) && kv.createRevision === revision;
+  });
+  return executed ? revision : undefined;
+}
+
+/** What the answer to a join shows about the entries before it. */
+function joinedBy(entry: JoinedEntry, { succeeded, ranges }: TxnAnswer): Joined {
+  const found = ranges.filter((range) => range !== undefined);
+  if (!succeeded || found.length === 0) return { entry, result: UNKNOWN };
+  const result = entry.mode.joined(entry, found);
+  if (result.state === "waiting") entry.foundBefore(result.predecessor.revision);
+  return { entry, result, mismatch: entry.mismatchIn(found, true) };
+}

@@ -1,0 +1,415 @@
+import type { Compare, KeyValue, Range, RangeAnswer } from "../../etcd/port.js";
+import type { WatchTarget } from "../../etcd/watch-hub.js";
+import { compactKey, keyText } from "../../etcd/watch.js";
+import { delayedBy, parseEntryValue, prefixEnd, prefixOf, sessionRange } from "../../keys.js";
+import type { Lease } from "../session/lease.js";
+
+/** etcd's answer for one range. */
+export type RangeResult = Omit<RangeAnswer, "header">;
+
+/** What a lock mode reads of an entry before its join. */
+interface NewEntry {
+  readonly path: string;
+  readonly key: string;
+  /** Its second key, if it has one: other clients wait for it as for any entry. It has the same create revision. */
+  readonly delayKey: string | undefined;
+}
+
+/** What a lock mode reads of an entry that is in the queue. */
+export interface EntryView extends NewEntry {
+  readonly lease: Lease;
+  /** Its key is `directory/<lease>`. */
+  readonly directory: string;
+  readonly value: string;
+  readonly mode: LockMode;
+  /** Create revision. */
+  readonly revision: bigint;
+  /** Create revision of the entry that its join found before it, if the answer contained one. */
+  readonly joinedBehind: bigint | undefined;
+  /** It is granted. */
+  readonly held: boolean;
+  is(kv: KeyValue): boolean;
+  isDelay(kv: KeyValue): boolean;
+}
+
+/** An entry does not wait for its own delay key; etcd gives keys of one create revision in any order. */
+const withoutOwnDelay = (entry: EntryView, kvs: readonly KeyValue[]): readonly KeyValue[] =>
+  entry.delayKey === undefined ? kvs : kvs.filter((kv) => !entry.isDelay(kv));
+
+/** How many keys a range must return to show `limit` without the entry's own delay key. */
+const beside = ({ delayKey }: NewEntry, limit: number): number =>
+  delayKey === undefined ? limit : limit + 1;
+
+/** What an entry waits for: the end of the nearest entry that it must not overtake, or of any of several entries. */
+export interface Predecessor {
+  readonly target: WatchTarget;
+  /** Create revision, which identifies the entry. Undefined if it stands for several. */
+  readonly revision: bigint | undefined;
+  /** It is known that our turn comes with its end. */
+  readonly holder: boolean;
+  /** The entry before it, if one is known. */
+  readonly before?: Predecessor | undefined;
+  /** Whether this event is its end. An event of an earlier life of the same key is not. */
+  endedBy(kv: KeyValue): boolean;
+  /** The next predecessor after a put that announces its grant; such a put frees nothing. */
+  readonly afterPut?: Predecessor | undefined;
+}
+
+/** The revision alone is not enough: one request puts several entries, and those of names below ours are all before us. */
+export const isSame = (a: Predecessor | undefined, b: Predecessor): boolean =>
+  a !== undefined && a.revision === b.revision && keyText(a.target.key) === keyText(b.target.key);
+
+/** The entry waits. */
+export interface Behind {
+  readonly state: "waiting";
+  readonly predecessor: Predecessor;
+  /** How many entries must end before our turn, as far as the answer shows. */
+  readonly ahead: number;
+}
+
+type Position = "first" | "gone" | Behind;
+
+/** The entry holds. `visible`: the entries behind it can see that from the queue. */
+export interface Granted {
+  readonly state: "granted";
+  readonly visible: boolean;
+}
+
+/** Only a read shows whether the entry holds. */
+export interface Unknown {
+  readonly state: "unknown";
+}
+
+/** What the answer to a join shows of its entry. */
+export type JoinResult = Granted | Behind | Unknown;
+
+export const GRANTED: Granted = { state: "granted", visible: true };
+export const GRANTED_UNSEEN: Granted = { state: "granted", visible: false };
+export const UNKNOWN: Unknown = { state: "unknown" };
+
+/** The compares that hold only if a new entry holds at once. */
+export type When = (entry: NewEntry) => readonly Compare[];
+
+/** How to join only if the entry holds at once: by compares in one transaction, or by a read before the join. */
+type Trying =
+  | { readonly when: When }
+  | { readonly check: (path: string) => Range; readonly hasRoom: (oldest: RangeResult) => boolean };
+
+/** What differs between the entries of a mutex, a reader, a writer and a permit. `Queue` does everything else. */
+export interface LockMode {
+  /** Keys are in `path`, `path/read` or `path/write`. */
+  readonly folder: "" | "/read" | "/write";
+  /** Several may hold at a time, so a hold has no fence. */
+  readonly shared: boolean;
+  /** How many may hold at a time, as written in the value of each entry. */
+  readonly permits?: number;
+  readonly trying: Trying;
+  /** The key is put again when a wait ends in a grant: the entries behind it cannot see the grant otherwise. */
+  readonly announcesGrant: boolean;
+  /** The entry of the same session whose end or grant this one waits for, without a watch. `earlier`: oldest first. */
+  follows<E extends EntryView>(entry: E, earlier: readonly E[]): E | undefined;
+  /** Once the entry that it followed is granted, it is granted, too, if its key exists. Otherwise a read shows what it waits for. */
+  readonly grantedTogether: boolean;
+  /** Whether a new entry will certainly follow one of ours, so that its join need not read the queue. */
+  surelyFollows(ours: readonly EntryView[]): boolean;
+  /** The ranges that a join reads beside its put, and what the answer means. */
+  readsToJoin(entry: NewEntry): readonly Range[];
+  joined(entry: EntryView, results: readonly RangeResult[]): JoinResult;
+  /** The ranges that a waiting entry reads, and what the answer means. "unclear": it must read `all` of the entries. */
+  reads(entry: EntryView, all: boolean): readonly Range[];
+  positionOf(entry: EntryView, results: readonly RangeResult[]): Position | "unclear";
+  /** The ranges that the deletion of the entry followed by `entry` reads, to see whether `entry` is first now. */
+  readsForFirst(entry: EntryView): readonly Range[];
+  isFirst(entry: EntryView, results: readonly RangeResult[]): boolean;
+}
+
+/** Spread it last: Node.js 20 adds further fields slowly after a spread. */
+export const queueRange = (path: string): { readonly key: string; readonly end: string } => {
+  const prefix = prefixOf(path);
+  return { key: prefix, end: prefixEnd(prefix) };
+};
+
+/** How many of the last entries a join or a read returns: enough to see whether the predecessor is the holder. */
+const LAST = 4;
+
+/** The last entries up to and including ours: show which one is just below and whether ours still exists. */
+export const lastEntries = (entry: EntryView): Range => ({
+  order: "newest first",
+  limit: beside(entry, LAST),
+  maxCreateRevision: entry.revision,
+  ...queueRange(entry.path),
+});
+
+/** One entry, which ends when its key is deleted. Keeps nothing else of the answer that contained it. */
+export class EntryBelow implements Predecessor {
+  readonly before: Predecessor | undefined;
+  readonly afterPut: Predecessor | undefined;
+  readonly target: WatchTarget;
+  readonly revision: bigint;
+
+  constructor(
+    { key, createRevision }: Pick<KeyValue, "key" | "createRevision">,
+    readonly holder: boolean,
+    { before, afterPut }: Pick<Predecessor, "before" | "afterPut"> = {},
+  ) {
+    this.before = before;
+    this.afterPut = afterPut;
+    this.target = { key: compactKey(key), events: afterPut ? "ALL" : "DELETE" };
+    this.revision = createRevision;
+  }
+
+  endedBy({ key, modRevision }: KeyValue): boolean {
+    return modRevision > this.revision && keyText(key) === keyText(this.target.key);
+  }
+}
+
+/** The position of `entry`, by an answer to `lastEntries`. */
+export function positionOf(entry: EntryView, { kvs, more }: Omit<RangeResult, "count">): Position {
+  const others = withoutOwnDelay(entry, kvs);
+  const [mine, below, next, ...rest] = others;
+  if (!mine || !entry.is(mine)) return "gone";
+  if (!below) return "first";
+  const keys = 1 + (next ? 1 : 0) + rest.length + (more ? 1 : 0);
+  const before = next && new EntryBelow(next, keys === 2);
+  const ahead = keys - delayKeysIn(others);
+  return { state: "waiting", predecessor: new EntryBelow(below, keys === 1, { before }), ahead };
+}
+
+/** How many of them are delay keys beside their entries. Both are waited for, and count as one. */
+const delayKeysIn = (kvs: readonly KeyValue[]): number =>
+  kvs.filter((kv, n) => {
+    const last = kvs[n - 1];
+    return kv.createRevision === last?.createRevision && isPair(kv.key.toString(), last.key.toString());
+  }).length;
+
+const isPair = (a: string, b: string): boolean => delayedBy(a) === b || delayedBy(b) === a;
+
+export const whenEmpty: When = ({ path }) => [{ kind: "nothing in", ...queueRange(path) }];
+
+/** Holds alone: waits for every earlier entry, of any mode. */
+const alone = (folder: LockMode["folder"]): LockMode => ({
+  folder,
+  shared: false,
+  announcesGrant: false,
+  trying: { when: whenEmpty },
+  follows: (_, earlier) => earlier.at(-1),
+  grantedTogether: false,
+  surelyFollows: (ours) => ours.length > 0,
+  readsToJoin: (entry) => [{ order: "newest first", limit: beside(entry, LAST), ...queueRange(entry.path) }],
+  joined: (entry, [last]) => {
+    if (!last) return UNKNOWN;
+    const position = positionOf(entry, { kvs: last.kvs, more: last.count > last.kvs.length });
+    if (position === "first") return GRANTED;
+    if (position === "gone") return UNKNOWN;
+    const delayKeys = delayKeysIn(withoutOwnDelay(entry, last.kvs));
+    return { ...position, ahead: last.count - beside(entry, 1) - delayKeys };
+  },
+  reads: (entry) => [lastEntries(entry)],
+  positionOf: (entry, [last]) => (last ? positionOf(entry, last) : "gone"),
+  readsForFirst: (entry) => [{ order: "oldest first", limit: beside(entry, 1), ...queueRange(entry.path) }],
+  isFirst: (entry, [oldest]) => {
+    const [first] = withoutOwnDelay(entry, oldest?.kvs ?? []);
+    return first !== undefined && entry.is(first);
+  },
+});
+
+/** For a mutex or a candidate: the same keys as those of Go's client. */
+export const exclusive = alone("");
+export const writer = alone("/write");
+
+/** All entries of the queue but the readers': the keys before the readers' folder, and the keys behind it. */
+function otherRanges(path: string): readonly { readonly key: string; readonly end: string }[] {
+  const { key, end } = queueRange(path);
+  const readers = prefixOf(`${path}/read`);
+  return [
+    { key, end: readers },
+    { key: prefixEnd(readers), end },
+  ];
+}
+
+const nearest = (entry: NewEntry): readonly Range[] =>
+  otherRanges(entry.path).map((range) => ({ ...range, order: "newest first", limit: 1 }));
+
+/** The later of the two entries, if there is any. `others` is the number of all of them. */
+function behind(results: readonly RangeResult[], others: number): Behind | undefined {
+  const last = results.map(({ kvs }) => kvs[0]).filter((kv): kv is KeyValue => kv !== undefined);
+  const [first, ...rest] = last;
+  if (!first) return undefined;
+  const below = rest.reduce((a, b) => (a.createRevision > b.createRevision ? a : b), first);
+  return { state: "waiting", predecessor: new EntryBelow(below, others === 1), ahead: others };
+}
+
+const isReader = ({ mode }: EntryView): boolean => mode === reader;
+
+/**
+ * Shares the name with other readers, and waits for the nearest earlier entry that is not a reader. That includes a writer
+ * that is still waiting, so that a flow of readers cannot starve it.
+ */
+export const reader: LockMode = {
+  folder: "/read",
+  shared: true,
+  announcesGrant: false,
+  trying: {
+    // None of the ranges contains its own key: an attempt whose answer was lost may have put it.
+    when: ({ path, key, delayKey }) => [
+      { kind: "created at", key, revision: 0n },
+      ...(delayKey === undefined ? [] : [{ kind: "created at", key: delayKey, revision: 0n } as const]),
+      ...otherRanges(path).map((range) => ({ kind: "nothing in", ...range }) as const),
+    ],
+  },
+  // Two readers whose joins found the same entry before them have no other entry between them: they are granted together.
+  follows: (entry, earlier) =>
+    earlier.findLast((other) => !isReader(other)) ??
+    earlier.find(
+      (other) => !other.held && other.joinedBehind === entry.joinedBehind && entry.joinedBehind !== undefined,
+    ),
+  // It followed another reader: a reader waits for the end of any other entry that it follows.
+  grantedTogether: true,
+  surelyFollows: () => false,
+  readsToJoin: nearest,
+  joined: (_, results) =>
+    behind(
+      results,
+      results.reduce((sum, { count }) => sum + count, 0),
+    ) ?? GRANTED,
+  reads: (entry) => [
+    { key: entry.key },
+    ...nearest(entry).map((range) => ({ ...range, maxCreateRevision: entry.revision - 1n })),
+  ],
+  positionOf: (entry, [own, ...others]) => {
+    const mine = own?.kvs[0];
+    if (!mine || !entry.is(mine)) return "gone";
+    const seen = others.reduce((sum, { kvs, more }) => sum + kvs.length + (more ? 1 : 0), 0);
+    return behind(others, seen) ?? "first";
+  },
+  // Reads our own readers, too: an entry that holds by this answer must be in it.
+  readsForFirst: ({ path, directory, lease }) => [
+    sessionRange(directory, lease.leaseId),
+    ...otherRanges(path).map((range) => ({ ...range, order: "oldest first", limit: 1 }) as const),
+  ],
+  isFirst: (entry, [ours, ...others]) =>
+    (ours?.kvs.some((kv) => entry.is(kv)) ?? false) &&
+    others.every(({ kvs: [oldest] }) => oldest === undefined || oldest.createRevision > entry.revision),
+};
+
+const oldestOf = (path: string): Range => ({ ...queueRange(path), order: "oldest first", limit: 1 });
+
+/** All entries up to and including ours. */
+const upTo = ({ path, revision }: EntryView): Range => ({
+  ...queueRange(path),
+  order: "newest first",
+  maxCreateRevision: revision,
+});
+
+/** Entries of other modes and clients contain no number: while the oldest entry is one of them, it holds alone. */
+const permitsOf = ({ value }: Pick<KeyValue, "value">): number => parseEntryValue(value).permits ?? 1;
+
+/**
+ * Whether the entry, which has `rank` entries below it, will put its key when it is granted. An entry that already holds
+ * will not. It waited after its join if its own number says so: if another number ruled then, it puts its key in any case.
+ */
+const willAnnounce = (kv: KeyValue, rank: number): boolean =>
+  kv.modRevision === kv.createRevision && rank >= (parseEntryValue(kv.value).permits ?? Infinity);
+
+/** Waits for the put or the end of the entry below, which is still waiting. */
+function behindWaiter(path: string, below: KeyValue): Predecessor {
+  return new EntryBelow(below, false, { afterPut: behindHolders(path, undefined, false) });
+}
+
+/** Waits for the end of any holder. `holders` undefined: a read must still find the holders. */
+function behindHolders(path: string, holders: readonly KeyValue[] | undefined, sure: boolean): Predecessor {
+  const revisions = holders && new Map(holders.map((kv) => [kv.key.toString("latin1"), kv.createRevision]));
+  return {
+    target: { ...queueRange(path), events: "DELETE" },
+    revision: undefined,
+    holder: sure,
+    endedBy: ({ key, modRevision }) => {
+      if (!revisions) return true;
+      const revision = revisions.get(key.toString("latin1"));
+      return revision !== undefined && modRevision > revision;
+    },
+  };
+}
+
+/** `below`: all entries before it, nearest first. */
+function standing(entry: EntryView, below: readonly KeyValue[]): "first" | Behind {
+  const oldest = below.at(-1) ?? entry;
+  const permits = permitsOf(oldest);
+  const rank = below.length;
+  const [last] = below;
+  if (rank < permits || !last) return "first";
+  const ahead = rank - permits + 1;
+  if (willAnnounce(last, rank - 1))
+    return { state: "waiting", predecessor: behindWaiter(entry.path, last), ahead };
+  // While the numbers differ, a deletion may change which one rules, so a read decides.
+  const sure = ahead === 1 && [...below, entry].every((each) => permitsOf(each) === permits);
+  return { state: "waiting", predecessor: behindHolders(entry.path, below, sure), ahead: 1 };
+}
+
+function joined(entry: EntryView, [oldest, last]: readonly RangeResult[]): JoinResult {
+  const first = oldest?.kvs[0];
+  const below = last?.kvs[1];
+  if (!first) return UNKNOWN;
+  const permits = permitsOf(first);
+  const rank = (oldest?.count ?? 0) - 1;
+  if (rank < permits) return permits === entry.mode.permits ? GRANTED : GRANTED_UNSEEN;
+  if (!below) return UNKNOWN;
+  const ahead = rank - permits + 1;
+  if (willAnnounce(below, rank - 1))
+    return { state: "waiting", predecessor: behindWaiter(entry.path, below), ahead };
+  return { state: "waiting", predecessor: behindHolders(entry.path, undefined, false), ahead: 1 };
+}
+
+/** The position of `entry`, by an answer to `reads`. */
+function positionIn(entry: EntryView, last: RangeResult | undefined, permits: number): Position | "unclear" {
+  const [mine, ...below] = last?.kvs ?? [];
+  if (!mine || !entry.is(mine)) return "gone";
+  if (!last?.more) return standing(entry, below);
+  const [next] = below;
+  // More entries than our own number are before us. Which number rules matters only to an entry that may be next.
+  if (!next || !willAnnounce(next, below.length)) return "unclear";
+  return { state: "waiting", predecessor: behindWaiter(entry.path, next), ahead: below.length + 1 - permits };
+}
+
+/** With more than so many waiters before it, a waiter reads as seldom as any other: it need not know how many there are. */
+const COUNTED = 64;
+
+const trying: Trying = {
+  check: oldestOf,
+  hasRoom: ({ kvs: [oldest], count }) => oldest === undefined || count < permitsOf(oldest),
+};
+
+const isWaiting = ({ held }: EntryView): boolean => !held;
+
+/**
+ * One of `permits` entries that hold at a time. An entry holds if fewer entries are before it than the number in the value
+ * of the oldest one: clients that disagree, as during the rollout of a new number, all use the same number. Only the first
+ * waiter watches the holders. When it is granted, it puts its key, which makes the next waiter the first one.
+ */
+const permitOf = (permits: number): LockMode => ({
+  folder: "",
+  shared: true,
+  permits,
+  announcesGrant: true,
+  trying,
+  follows: (_, earlier) => earlier.findLast(isWaiting),
+  // Its join need not have read the queue: only a read shows whether a permit is free.
+  grantedTogether: false,
+  surelyFollows: (ours) => ours.some(isWaiting),
+  readsToJoin: ({ path }) => [oldestOf(path), { ...queueRange(path), order: "newest first", limit: 2 }],
+  joined,
+  // Ours, all that may hold, and those that wait before us as long as their number matters.
+  reads: (entry, all) => [all ? upTo(entry) : { ...upTo(entry), limit: permits + COUNTED }],
+  positionOf: (entry, [last]) => positionIn(entry, last, permits),
+  readsForFirst: () => [],
+  isFirst: () => false,
+});
+
+/** One mode for each number: a program may create a semaphore for each call. */
+const modes = new Map<number, LockMode>();
+
+export function permit(permits: number): LockMode {
+  const mode = modes.get(permits) ?? permitOf(permits);
+  modes.set(permits, mode);
+  return mode;
+}

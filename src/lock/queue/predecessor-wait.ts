@@ -1,0 +1,319 @@
+import type { KeyValue, WatchEvent } from "../../etcd/port.js";
+import type { RangesAnswer } from "../../etcd/ranges.js";
+import type { Timed, Timers } from "../../base/util/timers.js";
+import type { JoinedEntry } from "./entry.js";
+import type { Behind, Predecessor } from "./lock-mode.js";
+import { type Following, max, type TurnListener, TurnWatches } from "./turn-watches.js";
+
+/** The average time after which a wait reads without a reason. */
+const SLOW_READ_MS = 30_000;
+const SLOW_GRAIN_MS = 500;
+
+/** How a wait ends, unless its owner stops it. */
+export interface WaitOutcome {
+  /** It is our turn, and our key was there when it came. */
+  turnGranted(): void;
+  /** Our key is gone. */
+  keyGone(): void;
+  waitFailed(error: Error): void;
+}
+
+/** With this many ahead, a watch may start in the past: etcd delivers it up to 100 ms late, which does not matter there. */
+const FAR = 64;
+/** With this few ahead, the turn may come at any moment: read at once. */
+const NEAR = 3;
+/**
+ * etcd 3.4 to 3.6 turns "from now on" into the next revision before it registers a watch. A write in between puts the watch among
+ * those that its resync loop serves every 100 ms (measured: 1 % of the hand-overs of a hot queue). Reads so long after the creation
+ * of the watches find out sooner.
+ */
+const REREADS_AT_MS = [4, 16, 46, 100];
+const RESYNC_MS = 100;
+/** A fast hand-over of a hot queue: the turn of a waiter comes after so long for each entry ahead, at the earliest. */
+const TURN_MS = 4;
+/**
+ * A waiter behind a waiter depends on a put that announces the grant of that one. etcd may refuse it (NOSPACE), and a process that
+ * has died never sends it. So the waiter reads after this time for each entry that is ahead, on average: the next in line finds a
+ * free permit within a second, and N waiters send 2.5 x ln(N) reads per second together.
+ */
+const UNANNOUNCED_MS = 400;
+
+/** Its end, or its end after that of the entry before it, gives us our turn. */
+const mayDecide = ({ holder, before }: Predecessor): boolean => holder || before?.holder === true;
+
+/**
+ * Waits until no earlier entry is left: watches what must end before its turn (`TurnWatches`), and *then* reads the queue. The order
+ * matters: after a read that came first, a deletion between the two would go unnoticed. A single deletion alone proves
+ * nothing: the predecessor may have been a waiter that gave up, and the same revision may have deleted our key. It does if the
+ * predecessor was known to be the holder, and one watch follows both keys.
+ */
+export class PredecessorWait implements TurnListener, Timed {
+  dueAt = 0;
+  #predecessor: Predecessor | undefined;
+  readonly #watches: TurnWatches;
+  /** How many must end before our turn, by the last read. */
+  ahead: number;
+  /** A crowd was ahead of our join. */
+  readonly #fromFar: boolean;
+  /** The watches are created, and a later read has found the predecessor alive. */
+  #verified = false;
+  /** Answers from older states do not count. */
+  #atLeast: bigint;
+  /** The last answer that showed our key and the predecessor is of this revision. */
+  #seenAt: bigint;
+  /** The predecessor is known to hold: our turn comes with its end. */
+  #holds = false;
+  /** It holds from this revision on. An end before that, reported later by another watch, is that of a waiter. */
+  #holdsSince = 0n;
+  /** The predecessor has ended or announced its grant, and no read was sent since. */
+  #ended = false;
+  /** The latest read was sent when the watches were created: if it shows no later revision, etcd serves them at once. */
+  #readsCreated = false;
+  /** The last read returned too little to decide. */
+  #readAll = false;
+  /** The number of the latest read; only that read may decide. */
+  #read = 0;
+  /** That read was sent because the entry before the predecessor had ended: it may show that the predecessor holds. */
+  #readsEarly = false;
+  #over = false;
+
+  constructor(
+    private readonly entry: JoinedEntry,
+    private readonly outcome: WaitOutcome,
+    from: Behind | undefined,
+  ) {
+    this.#watches = new TurnWatches(entry, this);
+    this.#atLeast = this.#seenAt = entry.revision;
+    this.ahead = from?.ahead ?? 0;
+    this.#fromFar = this.ahead >= FAR;
+    if (!from) {
+      this.read();
+      return;
+    }
+    // A replay from the join on misses no event, so it needs no read.
+    this.#follow(from.predecessor, { startRevision: this.#fromFar ? entry.revision + 1n : 0n });
+    this.created();
+  }
+
+  /** The end of our own key would be reported. Far from its turn, it isn't: the session's audit of its places finds it. */
+  get seesOwnEnd(): boolean {
+    return this.#watches.seesOwnEnd;
+  }
+
+  /** Our own end comes first: the same revision may have ended the predecessor. */
+  events(events: readonly WatchEvent[]): void {
+    if (events.some(({ kv }) => this.#isOwnEnd(kv))) return this.#end(() => this.outcome.keyGone());
+    // By the last read's description of the predecessor, which may stand for several entries.
+    const ended = events.findLast(({ kv }) => this.#predecessor?.endedBy(kv));
+    if (ended) this.#predecessorEnded(ended);
+  }
+
+  #isOwnEnd({ key, modRevision }: KeyValue): boolean {
+    return modRevision > this.entry.revision && key.toString() === this.entry.key;
+  }
+
+  /** Carries over what is watched, and nothing of what the old stream reported. */
+  interrupted(): void {
+    if (this.#over) return;
+    const { decides, watchesBefore } = this.#watches;
+    this.#watches.cancel();
+    const predecessor = this.#predecessor;
+    if (!predecessor) return;
+    const before = watchesBefore ? predecessor.before : undefined;
+    this.#follow(predecessor, { decides: decides || mayDecide(predecessor), before });
+    this.created();
+  }
+
+  refused(error: Error): void {
+    this.#end(() => this.outcome.waitFailed(error));
+  }
+
+  /** Stops waiting; the outcome is no longer reported. */
+  stop(): void {
+    this.#over = true;
+    this.#timers.delete(this);
+    this.#watches.cancel();
+  }
+
+  #follow(predecessor: Predecessor, how: Partial<Following> = {}): void {
+    this.#read++;
+    this.#readsEarly = this.#readsCreated = false;
+    this.#verified = false;
+    this.#timers.delete(this);
+    this.#predecessor = predecessor;
+    this.#holds = predecessor.holder;
+    this.#holdsSince = 0n;
+    this.#watches.follow(predecessor, {
+      decides: mayDecide(predecessor),
+      before: predecessor.before,
+      ...how,
+    });
+    if (!this.seesOwnEnd) this.entry.lease.locks?.placeAudit.begin();
+    this.#checkReused();
+  }
+
+  /** A reused watch may have received events while it was idle: then a read decides. */
+  #checkReused(): void {
+    const { lastEvent } = this.#watches;
+    this.#ended = lastEvent > this.#seenAt;
+    if (this.#ended) this.#atLeast = max(this.#atLeast, lastEvent);
+  }
+
+  /** No entry can be added between the two: if `before` was the holder, the predecessor holds next. */
+  beforeEnded(before: Predecessor, endedAt: bigint): void {
+    const predecessor = this.#predecessor;
+    if (this.#over || this.#ended || !predecessor) return;
+    if (before.holder) {
+      this.#holds = true;
+      this.#holdsSince = endedAt;
+    } else if (!this.#watches.creating) {
+      // The answer most often shows a state that is not older than the new watch, and so verifies it.
+      this.#follow(predecessor, { decides: true, before: undefined });
+      this.read();
+      this.#readsEarly = true;
+    }
+  }
+
+  created(): void {
+    const { createdAt, sinceJoin } = this.#watches;
+    if (this.#over || createdAt === undefined) return;
+    if (this.#readsEarly) return;
+    if (this.#ended) return this.read();
+    if (this.#seenAt > this.entry.revision && this.#seenAt >= createdAt) return this.#verify(createdAt);
+    if (sinceJoin) return this.#doubtWatches();
+    if (this.ahead <= NEAR) return this.read();
+    // In a crowd, the event usually comes before the read is needed.
+    this.#timers.set(this, this.#rereadInMs ?? RESYNC_MS);
+  }
+
+  #predecessorEnded({ kv, kind }: WatchEvent): void {
+    if (this.#over) return;
+    this.#atLeast = max(this.#atLeast, kv.modRevision);
+    const next = kind === "PUT" ? this.#predecessor?.afterPut : undefined;
+    if (next) {
+      this.#follow(next);
+      return this.created();
+    }
+    this.#ended = true;
+    if (this.#verified && this.#holds && kv.modRevision >= this.#holdsSince) return this.#grant();
+    this.#atLeast = max(this.#atLeast, this.#holdsSince);
+    // An early read under way may show that the predecessor held. Otherwise a read follows when the watches are created.
+    if (!this.#watches.creating && !this.#readsEarly) this.read();
+  }
+
+  #grant(): void {
+    this.#watches.keepForReuse(this.#fromFar);
+    this.#end(() => this.outcome.turnGranted());
+  }
+
+  #end(report: () => void): void {
+    if (this.#over) return;
+    this.stop();
+    report();
+  }
+
+  due(): void {
+    this.read();
+  }
+
+  read(): void {
+    this.#timers.delete(this);
+    this.#ended = this.#readsEarly = false;
+    this.#readsCreated = !this.#watches.creating;
+    const read = ++this.#read;
+    const decides = (): boolean => !this.#over && read === this.#read;
+    void this.#readQueue(decides).then(
+      (answer) => {
+        if (!answer || !decides()) return;
+        this.#readsEarly = false;
+        this.#decide(answer);
+      },
+      (error: unknown) => {
+        if (decides()) this.#end(() => this.outcome.waitFailed(error as Error));
+      },
+    );
+  }
+
+  /** Serializable on the watches' own member if that is recent enough, otherwise linearizable, as long as it `decides`. */
+  async #readQueue(decides: () => boolean): Promise<RangesAnswer | undefined> {
+    const { lease } = this.entry;
+    const { watches, client } = lease.services;
+    const ranges = this.entry.mode.reads(this.entry, this.#readAll);
+    const atLeast = max(this.#atLeast, ...this.#watches.createdSoFar);
+    const near = await watches.read(ranges, Math.min(lease.ttlMs / 4, client.requestTimeoutMs));
+    if (near && near.header.revision >= atLeast) return near;
+    return decides() ? client.ranges(ranges, lease.policy("read the queue")) : undefined;
+  }
+
+  #decide({ ranges, header }: RangesAnswer): void {
+    const position = this.entry.mode.positionOf(this.entry, ranges);
+    this.#readAll = position === "unclear";
+    if (position === "unclear") return this.read();
+    if (position === "gone") return this.#end(() => this.outcome.keyGone());
+    const mismatch = this.entry.mismatchIn(ranges, position === "first");
+    if (mismatch) return this.#end(() => this.outcome.waitFailed(mismatch));
+    if (position === "first") return this.#grant();
+    this.#seenAt = header.revision;
+    this.#behind(position);
+  }
+
+  #behind({ predecessor, ahead }: Behind): void {
+    this.ahead = ahead;
+    const follows = this.#watches.follows(predecessor, this.#predecessor);
+    // Far from its turn, a range would report the ends of many others.
+    const decides = mayDecide(predecessor) || (this.#watches.decides && ahead <= NEAR);
+    if (!follows || decides !== this.#watches.decides) {
+      this.#follow(predecessor);
+      return this.created();
+    }
+    // Still the same predecessor, but it may be the holder by now.
+    this.#predecessor = predecessor;
+    if (predecessor.holder) {
+      this.#holds = true;
+      this.#holdsSince = 0n;
+    }
+    const { createdAt } = this.#watches;
+    if (createdAt === undefined) return;
+    if (this.#seenAt < createdAt) this.read();
+    else this.#verify(createdAt);
+  }
+
+  /** The last answer has shown the predecessor and our key, and the watches report all that happened after it. */
+  #verify(createdAt: bigint): void {
+    this.#verified = true;
+    // It has ended since the read was sent.
+    if (this.#ended) return this.#predecessor?.holder ? this.#grant() : this.read();
+    this.#watches.followBefore(this.#predecessor?.before);
+    if (this.#seenAt === createdAt && this.#readsCreated) return this.#trustWatches();
+    this.#doubtWatches();
+  }
+
+  /** A write at the moment of a watch's creation may have put it among the watches that etcd serves late. */
+  #doubtWatches(): void {
+    const rereadInMs = this.#rereadInMs;
+    if (rereadInMs === undefined) return this.#trustWatches();
+    this.#timers.set(this, rereadInMs);
+  }
+
+  /** The time until the next read that is due while the watches are doubted, and not before our turn can come. */
+  get #rereadInMs(): number | undefined {
+    const age = this.#timers.now() - this.#watches.doubtedSinceMs;
+    const turnAt = TURN_MS * (this.ahead - NEAR);
+    const rereadAt = REREADS_AT_MS.find((ms) => ms > age && ms >= turnAt);
+    return rereadAt === undefined ? undefined : rereadAt - age;
+  }
+
+  /** From here on, the watches report the end; a slow read bounds the damage of an event that never comes. */
+  #trustWatches(): void {
+    this.#verified = true;
+    const unannouncedMs = this.#predecessor?.afterPut ? UNANNOUNCED_MS * this.ahead : Infinity;
+    // Waits that began together do not read together.
+    const spread = 0.75 + this.entry.lease.services.clock.random() / 2;
+    if (unannouncedMs < SLOW_READ_MS) this.#timers.set(this, unannouncedMs * spread);
+    else this.#timers.set(this, SLOW_READ_MS * spread, SLOW_GRAIN_MS);
+  }
+
+  get #timers(): Timers {
+    return this.entry.lease.services.timers;
+  }
+}

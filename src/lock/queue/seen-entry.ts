@@ -1,0 +1,197 @@
+import type { Contender } from "../../contender.js";
+import type { KeyValue } from "../../etcd/port.js";
+import { compactKey, keyText } from "../../etcd/watch.js";
+import { delayedBy, isDelayLease, parseEntryKey, parseEntryValue } from "../../keys.js";
+
+/** What made the queue of a name, as far as its keys and values show. */
+export type QueueKind = "mutex" | "rwlock" | "semaphore" | "election" | "unknown";
+
+/** Longer texts are no times. */
+const MAX_SINCE = 40;
+/** The limit that the option `owner` has. Another client may have written more. */
+const MAX_OWNER_BYTES = 256;
+/** The last part of the keys of this library, of Go's client, etcdctl and jetcd. */
+const LEASE_AND_NUMBER = /^[1-9a-f][0-9a-f]{0,15}(-[1-9][0-9]*)?$/;
+
+/** Keys that are no text, by the contender that shows them. */
+const binaryKeys = new WeakMap<Contender, Buffer>();
+
+/** The exact key of a contender that this process has read, whose caller has checked `contender.key`. */
+export function exactKey(contender: Contender): string | Buffer {
+  const bytes = binaryKeys.get(contender);
+  return bytes?.toString() === contender.key ? bytes : contender.key;
+}
+
+/**
+ * What is kept of a key below a name, whoever has put it. All that is kept of its value is bounded, whatever the value is.
+ * A key counts in the queue of its own name and in those of the names above it, so an entry belongs to no queue.
+ */
+export class SeenEntry {
+  /** The key as etcd has it. */
+  readonly bytes: string | Buffer;
+  readonly createRevision: bigint;
+  readonly modRevision: bigint;
+  /** 0n: no lease. It needs a read with values: etcd 3.7 omits it from a keys-only read (etcd-io/etcd#22209). */
+  readonly leaseId: bigint = 0n;
+  /** `undefined` for entries made by other clients (Go, etcdctl). */
+  readonly owner: string | undefined;
+  /** When it joined the queue, by the clock of its client. */
+  readonly since: Date | undefined;
+  readonly permits: number | undefined;
+  /** Of a candidate of an election. */
+  readonly value: string | undefined;
+  /** The kind of a queue in which the key is directly under the name. */
+  readonly #kind: QueueKind = "unknown";
+  /** It is the delay key of an entry of this library. Alone, without the entry, it shows that the client of that has died. */
+  readonly isDelay: boolean = false;
+
+  /** `isRead`: with its value. */
+  constructor(
+    kv: KeyValue,
+    readonly isRead = true,
+  ) {
+    this.bytes = compactKey(kv.key);
+    this.createRevision = kv.createRevision;
+    this.modRevision = kv.modRevision;
+    if (!isRead) return;
+    const { owner, since, permits, id } = parseEntryValue(kv.value);
+    this.leaseId = kv.leaseId;
+    this.owner = owner === undefined ? undefined : cut(owner);
+    this.since = dateOf(since);
+    this.permits = permits;
+    const key = this.bytes.toString();
+    if (kv.leaseId === 0n || !LEASE_AND_NUMBER.test(key.slice(key.lastIndexOf("/") + 1))) return;
+    const isOurs = owner !== undefined && since !== undefined && id !== undefined;
+    // A permit has no such key. A quarter of the leases that etcd has named look like that of one.
+    const mayBeDelay = isOurs && permits === undefined && isDelayLease(kv.leaseId);
+    this.isDelay = mayBeDelay && parseEntryKey(key, kv.leaseId) !== undefined;
+    // Go's mutex, etcdctl lock and jetcd write an empty value; a candidate's value is what it wants to tell.
+    const other = isOurs || kv.value === "" ? "mutex" : "election";
+    this.#kind = permits === undefined ? other : "semaphore";
+    if (this.#kind === "election") this.value = cut(kv.value);
+  }
+
+  /** With U+FFFD in the place of bytes that are no text. */
+  get key(): string {
+    return this.bytes.toString();
+  }
+
+  /** What it makes of this queue. */
+  kindIn(path: string): QueueKind {
+    if (this.#kind === "unknown") return "unknown";
+    const place = this.placeIn(path);
+    if (place === "reader" || place === "writer") return "rwlock";
+    return place === "direct" ? this.#kind : "unknown";
+  }
+
+  /**
+   * Where it is in this queue: in the folder of the readers or of the writers, directly under the name, or deeper,
+   * in the queue of a nested name. "below readers": deeper, in the folder of the readers.
+   */
+  placeIn(path: string): "reader" | "writer" | "direct" | "below readers" | "below" {
+    const { bytes } = this;
+    const start = (typeof bytes === "string" ? path.length : Buffer.byteLength(path)) + 1;
+    const slash = bytes.indexOf("/", start);
+    if (slash === -1) return "direct";
+    const isDeep = bytes.includes("/", slash + 1);
+    // A foreign part may have a million bytes.
+    const folder = slash - start > "write".length ? "" : bytes.slice(start, slash).toString();
+    if (folder === "read") return isDeep ? "below readers" : "reader";
+    return folder === "write" && !isDeep ? "writer" : "below";
+  }
+
+  /** `place`: what it does there if its client lives. */
+  contenderIn(name: string, place: "holding" | "waiting", ttlRemainingMs?: number): Contender {
+    const state = this.isDelay ? "dead" : place;
+    const { key, createRevision: revision, leaseId, owner, value, bytes } = this;
+    // The caller may change its date.
+    const since = this.since && new Date(this.since);
+    const data = { name, key, state, revision, leaseId, owner, since, value, ttlRemainingMs };
+    const toJSON = (): Record<string, unknown> => ({
+      ...data,
+      revision: revision.toString(),
+      leaseId: leaseId.toString(),
+    });
+    // Not enumerable, so that logs and comparisons show only the data.
+    const contender = Object.defineProperty(data, "toJSON", { value: toJSON }) as unknown as Contender;
+    if (typeof bytes !== "string") binaryKeys.set(contender, bytes);
+    return contender;
+  }
+}
+
+/** Cuts between two characters, never within one. */
+function cut(owner: string): string {
+  // Not by a TextEncoder: some test environments have none. A part of the longer string would keep all of it in memory.
+  if (Buffer.byteLength(owner) <= MAX_OWNER_BYTES) return owner;
+  const bytes = Buffer.alloc(MAX_OWNER_BYTES);
+  return bytes.toString("utf8", 0, bytes.write(owner));
+}
+
+function dateOf(since: string | undefined): Date | undefined {
+  const date = new Date(since === undefined || since.length > MAX_SINCE ? NaN : since);
+  return Number.isNaN(date.getTime()) ? undefined : date;
+}
+
+/** The order of a queue. A transaction may put several keys at one revision. */
+export function byAge(a: Aged, b: Aged): number {
+  if (a.createRevision !== b.createRevision) return a.createRevision < b.createRevision ? -1 : 1;
+  const [one, other] = [keyText(a.bytes), keyText(b.bytes)];
+  return one === other ? 0 : one < other ? -1 : 1;
+}
+
+export type Aged = Pick<SeenEntry, "createRevision" | "bytes">;
+
+/** Without the delay keys whose entries are there, too. `entries`: in the order of the queue. */
+export function withoutDelayKeys<E extends Aged>(entries: readonly E[]): readonly E[] {
+  // Hardly any two keys have one create revision.
+  if (!entries.some((entry, n) => entry.createRevision === entries[n - 1]?.createRevision)) return entries;
+  const together = new Map<bigint, Set<string>>();
+  for (const { createRevision, bytes } of entries)
+    together.set(createRevision, (together.get(createRevision) ?? new Set<string>()).add(keyText(bytes)));
+  return entries.filter(({ createRevision, bytes }) => {
+    const keys = together.get(createRevision);
+    return !keys || keys.size === 1 || !keys.has(delayedBy(keyText(bytes)) ?? "");
+  });
+}
+
+/**
+ * Who holds, by the rules of the lock modes: every key under the name counts, of whatever client. A reader holds
+ * while only readers are before it; a permit, while fewer keys are before it than the oldest one has in its value (1 if it
+ * has none); any other key, while it is the oldest. `entries`: in the order of the queue, without the delay keys of others.
+ */
+export function holdersIn(path: string, entries: readonly SeenEntry[]): readonly SeenEntry[] {
+  const permits = entries[0]?.permits ?? 1;
+  const holders: SeenEntry[] = [];
+  let onlyReaders = true;
+  for (const [rank, entry] of entries.entries()) {
+    // There may be thousands behind them.
+    if (rank >= permits && !onlyReaders) break;
+    const place = entry.placeIn(path);
+    const limit = place === "direct" && entry.permits !== undefined ? permits : 1;
+    if (place === "reader" ? onlyReaders : rank < limit) holders.push(entry);
+    onlyReaders &&= place === "reader" || place === "below readers";
+  }
+  return holders;
+}
+
+/** The entries of a queue, in its order. */
+export interface Split {
+  readonly holders: readonly SeenEntry[];
+  readonly waiters: readonly SeenEntry[];
+}
+
+export function splitQueue(path: string, all: readonly SeenEntry[]): Split {
+  const entries = withoutDelayKeys(all);
+  const holders = holdersIn(path, entries);
+  const held = new Set(holders);
+  return { holders, waiters: entries.filter((entry) => !held.has(entry)) };
+}
+
+/** By the oldest entry that shows it. */
+export function kindOfQueue(path: string, entries: Iterable<SeenEntry>): QueueKind {
+  for (const entry of entries) {
+    const kind = entry.kindIn(path);
+    if (kind !== "unknown") return kind;
+  }
+  return "unknown";
+}

@@ -1,0 +1,103 @@
+import { EtcdRefusedError } from "../../errors.js";
+import { LeaseNotFoundError, type Operation, type Range, type Txn } from "../../etcd/port.js";
+import { deletion } from "../session/cleanup.js";
+import type { DelayLease } from "../session/delay-lease.js";
+import type { Lease } from "../session/lease.js";
+import type { JoinedEntry, QueueEntry } from "./entry.js";
+import type { When } from "./lock-mode.js";
+
+const put = ({ key, value, lease }: QueueEntry): Operation => ({
+  kind: "put",
+  key,
+  value,
+  leaseId: lease.leaseId,
+});
+
+/** The key of a new entry, and its delay key. */
+export function puts(entry: QueueEntry): readonly Operation[] {
+  const { delayKey: key, value, lease } = entry;
+  if (key === undefined || lease.delay === undefined) return [put(entry)];
+  return [put(entry), { kind: "put", key, value, leaseId: lease.delay.leaseId }];
+}
+
+export const own = ({ key }: QueueEntry): Operation => ({ kind: "range", key });
+const rangeOperations = (ranges: readonly Range[]): Operation[] =>
+  ranges.map((range) => ({ kind: "range", ...range }));
+
+const delayKeys = (entries: readonly QueueEntry[]): readonly string[] =>
+  entries.flatMap(({ delayKey }) => delayKey ?? []);
+
+/** Puts the keys, all of them or none, unless one of them exists. Reads `ranges` beside. */
+export const joinTxn = (entries: readonly QueueEntry[], ranges: readonly Range[]): Txn => ({
+  queues: entries.map(({ path }) => path),
+  compare: [
+    ...entries.map(({ key }) => ({ kind: "created at", key, revision: 0n }) as const),
+    ...delayKeys(entries).map((key) => ({ kind: "created at", key, revision: 0n }) as const),
+  ],
+  success: [...entries.flatMap(puts), ...rangeOperations(ranges)],
+  failure: [...entries.map(own), ...delayKeys(entries).map((key) => ({ kind: "range", key }) as const)],
+});
+
+/** Puts the keys only if all of them hold at once. Otherwise it writes nothing and no watcher is notified. */
+export const tryTxn = (entries: readonly QueueEntry[], when: When): Txn => ({
+  ...joinTxn(entries, []),
+  compare: entries.flatMap(when),
+});
+
+/** Writes the key again, unchanged, so that its watchers are notified of the grant. */
+export const announceGrantTxn = (entry: JoinedEntry): Txn => ({
+  queues: [entry.path],
+  compare: [{ kind: "created at", key: entry.key, revision: entry.revision }],
+  success: [put(entry)],
+  failure: [],
+});
+
+/** Deletes exactly this entry, and reads `ranges`, which show the entry that is first after it. */
+export function leaveTxn(entry: QueueEntry, ranges: readonly Range[]): Txn {
+  const { path, key, value, revision, delayKey } = entry;
+  const { queues, compare, success } = deletion({ path, key, revision: revision ?? 0n, delayKey });
+  const reads = rangeOperations(ranges);
+  // Before its create revision is known, its value shows that it is ours.
+  const isOurs = revision === undefined ? [{ kind: "value is", key, value } as const] : compare;
+  return { queues, compare: isOurs, success: [...success, ...reads], failure: reads };
+}
+
+/** etcd rejected a join: marks the lease if a key on it, or its delay lease, is the reason. Returns what the caller gets. */
+export async function joinRefused(lease: Lease, txn: Txn, error: unknown): Promise<unknown> {
+  if (error instanceof LeaseNotFoundError && lease.delay) return goneOf(lease, lease.delay);
+  const forbidden = error instanceof EtcdRefusedError && error.reason === "permission";
+  if (forbidden && (await allowedWithoutLease(lease, txn))) lease.unfit = true;
+  return error;
+}
+
+/** A renewal shows which of the two leases is gone. Without its delay lease, the session goes on, and takes no new entries. */
+async function goneOf(lease: Lease, delay: DelayLease): Promise<unknown> {
+  try {
+    await lease.renewNow();
+  } catch (end) {
+    return end;
+  }
+  if (!delay.isGone) delay.leaseNotFound();
+  return delay.refusal();
+}
+
+/**
+ * Since 3.6, etcd rejects a put with a lease that has a key which the user may not write, such as a key that another user
+ * has put there. It checks permissions before it evaluates the compares, so a transaction whose compares never hold shows
+ * what is allowed and writes nothing.
+ */
+async function allowedWithoutLease(lease: Lease, txn: Txn): Promise<boolean> {
+  const never = txn.success.flatMap((operation) => (operation.kind === "put" ? [operation.key] : []));
+  const probe: Txn = {
+    ...txn,
+    compare: [...txn.compare, ...never.map((key) => ({ kind: "created at", key, revision: -1n }) as const)],
+    success: txn.success.map((operation) =>
+      operation.kind === "put" ? { ...operation, leaseId: 0n } : operation,
+    ),
+  };
+  const policy = { ...lease.policy("check why a join was refused"), giveUpMs: lease.ttlMs / 4 };
+  return lease.services.client.txn(probe, policy).then(
+    () => true,
+    () => false,
+  );
+}

@@ -1,0 +1,173 @@
+import { EtcdClient } from "../../etcd/client.js";
+import { SecondHost } from "../../etcd/second-host.js";
+import { failures, memberOf, memoryEntryOf, type NewMember } from "../../etcd/transport.js";
+import { checkConnect, type LogFunction, type Logger } from "../../base/options/connect.js";
+import type { Etcd3Client } from "../../base/options/etcd3-client.js";
+import { type Clock, systemClock } from "../../base/util/clock.js";
+import { type Cluster, newCluster } from "./cluster.js";
+import { newClusterState, type Observe } from "./connection.js";
+import type { StartThread } from "../../alive/renewal-worker.js";
+import type { SessionOptions } from "./session-options.js";
+
+export interface Credentials {
+  /** PEM text, as a string or as bytes, of the certificate authority that signed the members' certificates. */
+  readonly rootCertificate: string | Uint8Array;
+  /** PEM text of this client's key and certificate, for members that request one. Give both or neither. */
+  readonly privateKey?: string | Uint8Array | undefined;
+  readonly certChain?: string | Uint8Array | undefined;
+  /**
+   * The host name in the members' certificates, if it is not the one in `hosts`: for hosts that are IP addresses, tunnels
+   * and balancers. Sent as TLS's server name.
+   */
+  readonly serverName?: string | undefined;
+}
+
+export interface ConnectOptions {
+  /**
+   * `"host:2379"` or `"http://host:2379"`; several with commas between them, or in an array. `https://` uses TLS, as does a host
+   * without a scheme if there are `credentials`. Without a port: 2379. One host name may resolve to several members. `"unix:///run/etcd.sock"` is a socket of the file system, `"srv:example.com"` the
+   * SRV records `_etcd-client-ssl._tcp.example.com` if there are `credentials`, else `_etcd-client._tcp.example.com`. The hosts of
+   * `memoryEtcd()` of leasehold/testing lead to an etcd inside this process.
+   */
+  readonly hosts: string | readonly string[];
+  /**
+   * `true`: etcd is asked for its members after each new connection, and every 10 s, so members that are added later are found. What
+   * etcd lists, by the client URLs that the members advertise, is added to `hosts`; learners are left out. Not with the transport
+   * "etcd3". `cluster.hosts` has the present list.
+   * @default false
+   */
+  readonly followMembers?: boolean | undefined;
+  /**
+   * The start of all keys of this cluster, such as `"prod/"`: ends with "/", has no "//", and is at most 256 bytes long. Names are
+   * relative to it, keys contain it: the `name` of a lock is what you passed, its `key` is the complete key in etcd. Clusters
+   * with different prefixes on one etcd share no locks, unless one prefix begins with the other.
+   * @default none
+   */
+  readonly prefix?: string | undefined;
+  /**
+   * Certificates for TLS. A function is called for each new connection, and must return at once: certificates that were exchanged,
+   * and a new authority, are in use from the next connection on, without a loss of a session. Connections that are open go on.
+   * What a function throws, or returns, is checked by `connect` as well; later the last good credentials stay in use, and a line of
+   * the log (or else a warning of the process) says why.
+   */
+  readonly credentials?: Credentials | (() => Credentials) | undefined;
+  /**
+   * User and password. The token is fetched on first use and renewed when etcd rejects it. A function is called for each token, and must
+   * return at once, so that a password that was changed is in use without a loss of a session. What it throws, or returns, is checked as
+   * that of `credentials` is.
+   */
+  readonly auth?:
+    | { readonly username: string; readonly password: string }
+    | (() => { readonly username: string; readonly password: string })
+    | undefined;
+  /**
+   * What carries the calls: HTTP/2 of this library's own, or npm's etcd3, which uses grpc-js.
+   * @default "http2"
+   */
+  readonly transport?: "http2" | "etcd3" | undefined;
+  /**
+   * For the transport "http2": milliseconds between two pings of a connection with a stream, 5000..3600000. etcd rejects
+   * shorter intervals. A host that asks for fewer pings gets fewer.
+   * @default 6000
+   */
+  readonly pingIntervalMs?: number | undefined;
+  /**
+   * For the transport "http2": milliseconds until a ping without an answer ends the connection, 100..60000.
+   * @default 2000
+   */
+  readonly pingTimeoutMs?: number | undefined;
+  /**
+   * For the transport "http2": milliseconds for TCP and TLS of one connection, 100..60000.
+   * @default 2000
+   */
+  readonly connectTimeoutMs?: number | undefined;
+  /**
+   * Milliseconds for one attempt on one member, 100..60000; after that, the next member is tried. An attempt for a
+   * session takes at most a quarter of its TTL, except for the call that opens the session.
+   * @default 2000
+   */
+  readonly requestTimeoutMs?: number | undefined;
+  /**
+   * `true`: a small process of its own revokes the leases of this process at once when this process has ended, however that came: a crash,
+   * `kill -9`, a lack of memory, `process.exit()`. The next waiters then do not wait for the TTL. A process that is stopped or blocked
+   * loses nothing by it. One serves all clusters of a process, from the first session on. See docs/leases.md.
+   * @default false
+   */
+  readonly guardian?: boolean | undefined;
+  /**
+   * `"worker"`: a worker thread renews the leases, over a connection of its own, so a busy main thread does not lose its locks. What a
+   * lock reports is right in the first line that runs after a stall, but for what was taken away by hand meanwhile. See
+   * docs/leases.md.
+   * @default "main": the thread that calls `connect`
+   */
+  readonly renewal?: "main" | "worker" | undefined;
+  /**
+   * For the renewal in a worker thread: milliseconds without a timer of this thread, 1000..86400000, after which the worker renews no
+   * more. So a process that is stuck loses its locks: within this time and a TTL.
+   * @default the TTL of the session
+   */
+  readonly maxStallMs?: number | undefined;
+  /** For the session that `cluster.session()` keeps. */
+  readonly session?: SessionOptions | undefined;
+  /**
+   * Gets one line, one string, for each episode: jeopardy, loss, fail-over, long waits and holds. `console`, or a logger of
+   * pino or winston. A function gets the same as a LogRecord, of all levels. What it throws is dropped.
+   * @default none: nothing is written but a warning of the process for a loss that nothing else shows
+   */
+  readonly log?: Logger | LogFunction | undefined;
+  /** See Etcd3ConnectOptions. */
+  readonly etcd3?: undefined;
+}
+
+/**
+ * `connect` over a client that the program has already. Its hosts, connections, TLS, user and password are used, so every other
+ * option that says how members are reached is refused.
+ */
+export interface Etcd3ConnectOptions
+  extends
+    Pick<ConnectOptions, "prefix" | "requestTimeoutMs" | "session" | "log">,
+    Readonly<Partial<Record<ClientsOwn, undefined>>> {
+  /**
+   * An instance of npm's `Etcd3`. leasehold uses one of its hosts at a time, fetches a token of its own for its user and
+   * password, and repeats by itself: the client's `faultHandling` and `defaultCallOptions` do not apply. `cluster.close()` leaves
+   * it open; close it after the cluster.
+   */
+  readonly etcd3: Etcd3Client;
+  readonly transport?: "etcd3" | undefined;
+}
+
+/** What a client of etcd3 decides. */
+type ClientsOwn =
+  | ("hosts" | "followMembers" | "credentials" | "auth" | "guardian" | "renewal" | "maxStallMs")
+  | ("pingIntervalMs" | "pingTimeoutMs" | "connectTimeoutMs");
+
+/** What `connect` adds, and what a simulation replaces. */
+export interface Surroundings {
+  readonly observe?: Observe;
+  readonly clock?: Clock;
+  readonly newMember?: NewMember;
+  readonly startThread?: StartThread;
+}
+
+/**
+ * A cluster that writes no log.
+ * @throws {TypeError | RangeError} on invalid options; the message names the option, the rule and the value.
+ */
+export function createCluster(
+  options: ConnectOptions | Etcd3ConnectOptions,
+  surroundings: Surroundings = {},
+): Cluster {
+  const checked = checkConnect(options);
+  const memory = memoryEntryOf(checked.hosts);
+  const { clock = systemClock, newMember = memberOf, observe, startThread } = { ...surroundings, ...memory };
+  const context = { options: checked, clock, failures };
+  const client = new EtcdClient(checked, clock, (host, setting) => newMember(host, setting, context));
+  const second = new SecondHost(client, clock);
+  const observeBoth: Observe = (services) => {
+    const ends = [observe?.(services), memory?.connected(services), () => second.close()];
+    return () => ends.forEach((end) => end?.());
+  };
+  const cluster = newCluster(newClusterState(checked, client, { clock, observe: observeBoth, startThread }));
+  memory?.made(cluster);
+  return cluster;
+}

@@ -1,0 +1,451 @@
+import { DeadlockError, EtcdUnavailableError, LockLostError } from "../../errors.js";
+import type { KeyValue, Range, Txn, TxnAnswer } from "../../etcd/port.js";
+import { acquire, holdOf, inQueue, type JoinTarget, timeBudget } from "../../lock/hold/acquire.js";
+import { traceAcquire } from "../../lock/hold/events.js";
+import { ExclusiveHoldHandle, type Lock } from "../../lock/hold/hold.js";
+import { delayedBy, pathOf, prefixOf } from "../../keys.js";
+import { isLockValue } from "../../kinds.js";
+import {
+  type CheckedWait,
+  checkName,
+  checkOptions,
+  checkSignal,
+  checkValue,
+  checkWait,
+} from "../../base/options/check.js";
+import {
+  type CheckedLock,
+  type CheckedQueueWait,
+  checkLock,
+  checkQueueWait,
+} from "../../base/options/lock.js";
+import type { JoinedEntry } from "../../lock/queue/entry.js";
+import { queueRange } from "../../lock/queue/lock-mode.js";
+import type { Queue } from "../../lock/queue/queue.js";
+import { type LeaseSource, leaseSourceOf, type SessionSource } from "../../lock/session/cluster.js";
+import type { EtcdServices } from "../../lock/session/connection.js";
+import type { Lease } from "../../lock/session/lease.js";
+import type { LockOptions, QueueWaitOptions, WaitOptions } from "../../lock/session/session-options.js";
+import { acquireChannel, electionChannel } from "../../base/telemetry/channels.js";
+import type { ElectionMessage } from "../../base/telemetry/messages.js";
+import { withJson } from "../../base/telemetry/publish.js";
+import type { Timer } from "../../base/util/clock.js";
+import { atCaller, withCallersStack } from "../../base/util/own-context.js";
+import { settleWithin } from "../../base/util/settle.js";
+import { Feed, QueueWatch } from "../../observe/queue-watch.js";
+import { type CheckedHealth, HealthWatch } from "./health.js";
+
+/** The leader of an election, as every client reads it. */
+export interface Leader {
+  readonly key: string;
+  /** The value that it campaigned with or last proclaimed. */
+  readonly value: string;
+  /** Create revision of `key`, which strictly increases from leader to leader: the `revision` and `fence` of its Leadership. */
+  readonly fence: bigint;
+  /** Modification revision of `key`: increases with each `proclaim`. */
+  readonly modRevision: bigint;
+  readonly leaseId: bigint;
+  /** bigints as decimal strings. */
+  toJSON(): Readonly<Record<"key" | "value" | "fence" | "modRevision" | "leaseId", string>>;
+}
+
+/** All candidates, leading or waiting, in the order of their turns. */
+const candidates = (path: string): Range => ({ ...queueRange(path), order: "oldest first" });
+
+/** The leader, given the two oldest keys under the name: the older one may be the delay key of the other. */
+function leaderOf(path: string, [first, second]: readonly (KeyValue | undefined)[]): Leader | undefined {
+  const oldest = first && second && isDelayOf(first, second) ? second : first;
+  if (oldest === undefined) return undefined;
+  const key = oldest.key.toString();
+  // An entry in the queue of a name below this one: while it is first, there is no leader.
+  if (key.includes("/", prefixOf(path).length)) return undefined;
+  const { value, createRevision, modRevision, leaseId } = oldest;
+  // The entry of a lock under the name of the election: its value is no candidate's.
+  if (isLockValue(value)) return undefined;
+  const leader = { key, value, fence: createRevision, modRevision, leaseId };
+  const toJSON = (): ReturnType<Leader["toJSON"]> => ({
+    key,
+    value,
+    fence: createRevision.toString(),
+    modRevision: modRevision.toString(),
+    leaseId: leaseId.toString(),
+  });
+  // Not enumerable, so that logs and comparisons see only the data.
+  return Object.defineProperty(leader, "toJSON", { value: toJSON }) as Leader;
+}
+
+const isDelayOf = (delay: KeyValue, { key, createRevision }: KeyValue): boolean =>
+  delay.createRevision === createRevision && delayedBy(delay.key.toString()) === key.toString();
+
+/** Of a leader that has crashed only the delay key is left, with the value that it campaigned with. */
+const isDelayOfLeader = ({ key, fence }: Leader, last: Leader | undefined): boolean =>
+  fence === last?.fence && delayedBy(key) === last.key;
+
+/** Whether both are the same leader with the same proclamation, or both are vacancies. */
+export const sameLeader = (a: Leader | undefined, b: Leader | undefined): boolean =>
+  a?.key === b?.key && a?.modRevision === b?.modRevision;
+
+/** A consumer that has stopped reading must not fill the memory: of more unread items, the oldest are dropped. */
+const MAX_UNREAD = 1000;
+
+/** The iterator of `observe()`. Starts with the first `next()`. */
+export class Observation extends Feed<Leader | undefined> {
+  constructor(services: EtcdServices, name: string, signal: AbortSignal | undefined) {
+    const what = `observe the election "${name}"`;
+    const path = pathOf(services, name);
+    let last: Leader | undefined;
+    super({
+      services,
+      signal,
+      maxUnread: MAX_UNREAD,
+      same: sameLeader,
+      start: ({ item, failed }) =>
+        new QueueWatch<KeyValue>(
+          { services, range: queueRange(path), what, keep: (kv) => kv },
+          {
+            changed: ({ keys }) => {
+              const [first, second] = keys.values();
+              const leader = leaderOf(path, [first, second]);
+              if (!leader || !isDelayOfLeader(leader, last)) last = leader;
+              item(last);
+            },
+            failed,
+          },
+        ),
+    });
+  }
+}
+
+/** What all events of a candidate have in common. */
+export type Candidate = Pick<ElectionMessage, "hosts" | "name" | "label" | "owner">;
+type Event = Pick<ElectionMessage, "state"> & Partial<ElectionMessage>;
+
+const NOTHING = { fence: undefined, error: undefined, delayMs: undefined };
+
+/** Publishes what happened to a candidate. */
+export function publishElection(candidate: Candidate, event: Event): void {
+  if (!electionChannel.hasSubscribers) return;
+  electionChannel.publish(withJson({ ...NOTHING, ...candidate, ...event }));
+}
+
+/** Publishes the beginning of a leadership term, and its end. */
+function publishTerm(candidate: Candidate, leadership: LeadershipHandle): void {
+  const { fence, signal } = leadership;
+  publishElection(candidate, { state: "elected", fence });
+  const ended = (): void => {
+    const error = signal.reason as Error & { readonly code: string };
+    if (error.code === "LOCK_RELEASED") publishElection(candidate, { state: "resigned", fence });
+    else if (leadership.explained) void leadership.explained.then(() => lost(error));
+    else lost(error);
+  };
+  const lost = (error: Error): void => publishElection(candidate, { state: "lost", fence, error });
+  if (signal.aborted) ended();
+  else signal.addEventListener("abort", ended, { once: true });
+}
+
+/** A leadership term: an exclusive hold of the election's name, with a value that other clients read. */
+export interface Leadership extends Lock {
+  /**
+   * Publishes another value to all observers, under the same key and fence. Calls are sent one at a time, in order.
+   * Resolves when etcd has stored the value; retries for as long as this candidate leads, however long etcd is away.
+   * @throws {LockLostError | LockReleasedError} if this candidate no longer leads.
+   * @throws {EtcdRefusedError} if etcd rejects the request.
+   * @throws {TypeError | RangeError} if `value` is not a well-formed string of at most 65536 bytes.
+   */
+  proclaim(value: string): Promise<void>;
+  /** The same as `release()`, under the name that elections use: a leadership ends as every hold does. */
+  resign(): Promise<void>;
+  /**
+   * Tells `lead` that the work goes on: see `LeadOptions.withinMs`. A call after the limit comes too late, and finds the term ended. Without
+   * that option it does nothing.
+   */
+  heartbeat(): void;
+}
+
+export class LeadershipHandle extends ExclusiveHoldHandle implements Leadership {
+  readonly #lease: Lease;
+  /** Modification revision of the key, as last seen by this process. */
+  #modified: bigint;
+  #proclaiming: Promise<unknown> = Promise.resolve();
+  #health: HealthWatch | undefined;
+  /** Until the key of a term that was not healthy is deleted. */
+  #grace: Timer | undefined;
+
+  constructor(queue: Queue, entry: JoinedEntry, watched: boolean) {
+    super(queue, entry, watched);
+    this.#lease = queue.lease;
+    this.#modified = this.revision;
+  }
+
+  async proclaim(value: string): Promise<void> {
+    checkValue("value", value);
+    const proclaimed = this.#proclaiming.then(() => this.#proclaim(value));
+    this.#proclaiming = proclaimed.catch(() => undefined);
+    return proclaimed;
+  }
+
+  protected override get title(): string {
+    return "Leadership";
+  }
+
+  resign(): Promise<void> {
+    return this.release();
+  }
+
+  heartbeat(): void {
+    this.#health?.beat();
+  }
+
+  /** Ends the term when its work is not healthy: the signal aborts, and after a grace the key is deleted. */
+  watchHealth(options: CheckedHealth): void {
+    const { clock } = this.#lease.services;
+    const failed = (reason: Error): void => {
+      // Both deadlines may have passed while the process stood still: that of the lease is told, whatever looks first.
+      super.refresh();
+      if (this.end) return;
+      this.giveUp(new LockLostError(this.name, this.key, "unhealthy", reason));
+      this.#grace = clock.after(options.graceMs, () => void this.release().catch(() => undefined));
+    };
+    this.#health = new HealthWatch(options, clock, { failed });
+  }
+
+  override keyDeleted(): void {
+    this.#health?.stop();
+    super.keyDeleted();
+  }
+
+  override get held(): boolean {
+    this.#health?.look();
+    return super.held;
+  }
+
+  override remainingMs(): number {
+    this.#health?.look();
+    return super.remainingMs();
+  }
+
+  override refresh(): void {
+    super.refresh();
+    this.#health?.look();
+  }
+
+  override ended(...how: Parameters<ExclusiveHoldHandle["ended"]>): void {
+    this.#health?.stop();
+    super.ended(...how);
+  }
+
+  protected override releaseOnce(): Promise<void> {
+    this.#health?.look();
+    this.#health?.stop();
+    return super.releaseOnce();
+  }
+
+  /** The work has ended: too late, if its limit has passed. */
+  ignoreHealth(): void {
+    this.#health?.look();
+    this.#health?.stop();
+    this.#grace?.cancel();
+  }
+
+  async #proclaim(value: string): Promise<void> {
+    for (;;) {
+      const { succeeded, header, ranges } = await this.#put(value);
+      const own = ranges[0]?.kvs[0];
+      if (!succeeded && own?.createRevision !== this.revision) {
+        this.keyDeleted();
+        await this.explained;
+        throw this.signal.reason as Error;
+      }
+      // Not succeeded: another client wrote the key, or an unanswered attempt of ours was executed.
+      this.#modified = own?.modRevision ?? header.revision;
+      if (succeeded || own?.value === value) return;
+    }
+  }
+
+  async #put(value: string): Promise<TxnAnswer> {
+    this.refresh();
+    this.signal.throwIfAborted();
+    const what = `proclaim a value as leader of "${this.name}"`;
+    try {
+      const policy = { ...this.#lease.policy(what), signal: this.signal };
+      return await this.#lease.services.client.txn(this.#putTxn(value), policy);
+    } catch (error) {
+      this.signal.throwIfAborted();
+      throw error;
+    }
+  }
+
+  /**
+   * An unanswered attempt may still be executed later. The create revision protects a later holder's key from it; the
+   * modification revision protects values that were proclaimed since.
+   */
+  #putTxn(value: string): Txn {
+    const { key, revision } = this;
+    return {
+      queues: [pathOf(this.#lease.services, this.name)],
+      compare: [
+        { kind: "created at", key, revision },
+        { kind: "modified at", key, revision: this.#modified },
+      ],
+      success: [{ kind: "put", key, value, leaseId: this.#lease.leaseId }],
+      failure: [{ kind: "range", key }],
+    };
+  }
+}
+
+/** A campaign, with the value that it puts. */
+interface CampaignTarget extends JoinTarget {
+  readonly value: string;
+}
+
+const AS_LEADER = {
+  ...inQueue,
+  made: (entry: JoinedEntry) => ({ entry, leadership: holdOf(entry, LeadershipHandle, true) }),
+};
+
+/** Default `timeoutMs` of `leader()`. */
+const READ_TIMEOUT_MS = 5000;
+
+/**
+ * Leader election: one leader at a time among all processes and languages that use the same name on the same etcd. The
+ * other candidates wait in order. An object is one candidate, or an observer; it holds no connection and needs no closing.
+ */
+export class Election {
+  readonly name: string;
+  readonly #source: LeaseSource;
+  readonly #options: CheckedLock;
+  #candidate: LeadershipHandle | "waiting" | undefined;
+
+  /**
+   * @throws {TypeError | RangeError} if `source` is not a Cluster or Session, or `name` is not 1..1024 bytes of
+   * well-formed Unicode without "/" at its ends and without "//", and on invalid options.
+   */
+  constructor(source: SessionSource, name: string, options?: Pick<LockOptions, "label">) {
+    this.#source = leaseSourceOf(source);
+    this.name = checkName(name);
+    const { label } = checkOptions("Election", options, ["label"]);
+    this.#options = checkLock("Election", { label });
+  }
+
+  /**
+   * Waits for its turn, then leads until it resigns or the session ends. `value`, at most 65536 bytes, is what other
+   * clients read about this candidate. With a session of `Session.adopt`, it takes over the entry that the session has in the queue, with its key and fence.
+   *
+   * On abort and throws: as `Mutex.lock`, with another reason for a DeadlockError.
+   * @throws {DeadlockError} if this object is already waiting or leading; to publish another value, call `proclaim`.
+   */
+  async campaign(value: string, options?: QueueWaitOptions): Promise<Leadership> {
+    checkValue("value", value);
+    const wait = checkQueueWait(options, { where: "campaign", source: this.#source });
+    const target = {
+      source: this.#source,
+      kind: "leadership",
+      name: this.name,
+      options: this.#options,
+      value,
+    } as const;
+    if (!acquireChannel.hasSubscribers) return this.#run(target, wait);
+    const call = { tries: false, signal: wait.signal };
+    return traceAcquire(target, call, (traced) => this.#run(traced, wait));
+  }
+
+  async #run(target: CampaignTarget, wait: CheckedQueueWait): Promise<LeadershipHandle> {
+    if (this.#busy) throw new DeadlockError(this.name, alreadyCandidate(this.name));
+    this.#candidate = "waiting";
+    if (electionChannel.hasSubscribers) publishElection(this.#event(undefined), { state: "campaigning" });
+    try {
+      return (this.#candidate = await this.#campaign(target, wait));
+    } catch (error) {
+      this.#candidate = undefined;
+      throw error;
+    }
+  }
+
+  /**
+   * Returns the current leader; undefined if there is none, or if the first entry is that of a lock. The read is linearizable and
+   * needs no session. `timeoutMs` defaults to 5000.
+   *
+   * On abort: rejects at once with the signal's own reason.
+   * @throws {EtcdUnavailableError} if etcd does not answer in time.
+   * @throws {EtcdRefusedError} if etcd rejects the request.
+   * @throws {SessionClosedError} if the cluster is closed.
+   * @throws {TypeError | RangeError} on bad options.
+   */
+  async leader(options?: WaitOptions): Promise<Leader | undefined> {
+    const { signal, timeoutMs: given } = checkWait("leader", options);
+    const timeoutMs = given ?? READ_TIMEOUT_MS;
+    const { services } = this.#source;
+    const { client, closed } = services;
+    closed.throwIfAborted();
+    const what = `ask for the leader of "${this.name}"`;
+    const path = pathOf(services, this.name);
+    const range = { ...candidates(path), limit: 2 };
+    const policy = { what, giveUpMs: timeoutMs, limitIsGiven: given !== undefined, signal: closed };
+    const reading = client.range(range, policy);
+    const settled = settleWithin(reading, { signal, timeoutMs }, services, {
+      onTimeout: () => new EtcdUnavailableError(what, client.hosts.lastFailures(timeoutMs)),
+    });
+    const { kvs } = await atCaller(settled);
+    return leaderOf(path, kvs);
+  }
+
+  /**
+   * Yields the current leader, then every change of leader or value, in order; undefined means that there is no leader.
+   * It starts with the first `next()`, needs no session, and continues through outages of etcd: changes during an outage
+   * follow after it, one by one. Changes that etcd has compacted, or lost in a restore from a backup, are collapsed into
+   * the latest state. The last 1000 unread items are kept. Leave the loop to stop.
+   * On abort, or when the cluster is closed, the loop throws the reason.
+   * @throws {EtcdRefusedError} from the loop, if etcd rejects the request.
+   * @throws {TypeError | RangeError} at once, on bad options.
+   */
+  observe(options?: {
+    readonly signal?: AbortSignal | undefined;
+  }): AsyncIterableIterator<Leader | undefined> {
+    const { signal } = checkOptions("observe", options, ["signal"]);
+    return new Observation(this.#source.services, this.name, checkSignal(signal));
+  }
+
+  get #busy(): boolean {
+    const candidate = this.#candidate;
+    if (candidate === undefined || candidate === "waiting") return candidate === "waiting";
+    candidate.refresh();
+    return !candidate.signal.aborted;
+  }
+
+  async #campaign(target: CampaignTarget, wait: CheckedQueueWait): Promise<LeadershipHandle> {
+    const { value } = target;
+    const left = timeBudget(this.#source.services.clock, wait.timeoutMs);
+    const { entry, leadership } = await acquire(target, wait, AS_LEADER);
+    try {
+      // An adopted entry still has the value of its last candidate.
+      if (entry.value !== value) await this.#within(wait, left(), leadership.proclaim(value));
+      leadership.started(target);
+      if (electionChannel.hasSubscribers) publishTerm(this.#event(entry.lease.owner), leadership);
+      return leadership;
+    } catch (error) {
+      void leadership.resign();
+      throw withCallersStack(error);
+    }
+  }
+
+  #event(owner: string | undefined): Candidate {
+    const { hosts } = this.#source.services.options;
+    return { hosts, name: this.name, label: this.#options.label, owner };
+  }
+
+  /** `leftMs` is what earlier steps have left of the time limit. */
+  #within(
+    { signal, timeoutMs = 0 }: CheckedWait,
+    leftMs: number | undefined,
+    call: Promise<void>,
+  ): Promise<void> {
+    const { services } = this.#source;
+    const what = `proclaim a value as leader of "${this.name}" within ${timeoutMs} ms`;
+    const onTimeout = (): Error => new EtcdUnavailableError(what, services.client.hosts.lastFailures(leftMs));
+    return settleWithin(call, { signal, timeoutMs: leftMs }, services, { onTimeout });
+  }
+}
+
+const alreadyCandidate = (name: string): string =>
+  `This candidate of the election "${name}" waits or leads already; ` +
+  `use proclaim to publish another value, or another Election for another candidate`;

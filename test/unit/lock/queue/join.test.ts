@@ -1,0 +1,163 @@
+// How entries are put: of one name, or of several in one transaction.
+import { describe, expect, test } from "vitest";
+import type { Txn } from "../../../../src/etcd/port.js";
+import { MultiWaiter } from "../../../../src/lock/lock-all.js";
+import { LockTable } from "../../../../src/lock/queue/queue.js";
+import { settle } from "../../../support/fakes/fake-clock.js";
+import { FakeCluster, HEADER, LEASE_ID } from "../../../support/fakes/fake-connection.js";
+import { type FakeCall, keyValue } from "../../../support/fakes/fake-member.js";
+
+interface Put {
+  readonly key: string;
+  readonly value: string;
+}
+
+const putsOf = ({ request }: FakeCall): readonly Put[] =>
+  (request as Txn).success.flatMap((each) =>
+    each.kind === "put" ? [{ key: each.key.toString(), value: each.value }] : [],
+  );
+
+/** A key of our lease, as etcd shows it. */
+const found = ({ key, value }: Put, createRevision: bigint) => ({
+  header: HEADER,
+  kvs: [{ ...keyValue({ key, createRevision, modRevision: createRevision }), value, leaseId: LEASE_ID }],
+  count: 1,
+  more: false,
+});
+
+const NOTHING = { header: HEADER, kvs: [], count: 0, more: false };
+
+/** A session, and the transactions that it has sent. */
+function world() {
+  const cluster = new FakeCluster();
+  const lease = cluster.lease();
+  const sent = async (): Promise<readonly FakeCall[]> => {
+    await settle();
+    return cluster.member.of("txn");
+  };
+  /** Answers the last one: its compares do not hold, and its keys are these. */
+  const failed = async (...ranges: readonly (typeof NOTHING | ReturnType<typeof found>)[]) => {
+    (await sent()).at(-1)!.answer({ succeeded: false, header: HEADER, ranges });
+    await settle();
+  };
+  const executed = async () => {
+    (await sent()).at(-1)!.answer({ succeeded: true, header: HEADER, ranges: [] });
+    await settle();
+  };
+  /** What the last one puts. */
+  const puts = async () => putsOf((await sent()).at(-1)!) as readonly [Put, Put];
+  const deleted = async () =>
+    (await sent()).flatMap(({ request }) =>
+      (request as Txn).success.flatMap((each) => (each.kind === "delete" ? [each.key] : [])),
+    );
+  return { clock: cluster.clock, lease, sent, failed, executed, puts, deleted };
+}
+
+describe("several names", () => {
+  test("are held by an earlier attempt that put them into empty queues, without another request", async () => {
+    const { lease, sent, failed, puts } = world();
+    const waiter = new MultiWaiter(lease, ["a", "b"]);
+    const [a, b] = await puts();
+
+    await failed(found(a, 90n), found(b, 90n));
+    const holds = await waiter.granted;
+
+    expect(holds.map(({ key, revision }) => [key, revision])).toEqual([
+      ["a/77", 90n],
+      ["b/77", 90n],
+    ]);
+    expect(await sent()).toHaveLength(1);
+  });
+
+  test("whose keys were not put together are given back, and joined anew", async () => {
+    const { clock, lease, failed, puts, deleted } = world();
+    const waiter = new MultiWaiter(lease, ["a", "b"]);
+    await failed(NOTHING, NOTHING);
+    const [a, b] = await puts();
+
+    await failed(found(a, 90n), found(b, 91n));
+    await clock.pass(1000);
+
+    expect(waiter.joined).toBe(false);
+    expect(await deleted()).toEqual([a.key, b.key]);
+  });
+
+  test("join under another number where a key is another client's, and give the others back", async () => {
+    const { clock, lease, failed, executed, puts, deleted } = world();
+    void new MultiWaiter(lease, ["a", "b"]);
+    await failed(NOTHING, NOTHING);
+    const [a, b] = await puts();
+
+    await failed(found(a, 90n), found({ ...b, value: "another's" }, 80n));
+    expect(await deleted()).toEqual([a.key]);
+    await executed();
+    await clock.pass(100);
+
+    expect((await puts()).map(({ key }) => key)).toEqual(["a/77", "b/77-2"]);
+  });
+});
+
+describe("a try", () => {
+  test("that finds its key with another value gives the next one another number", async () => {
+    const { lease, failed, puts } = world();
+    const queue = LockTable.of(lease).queue("a");
+    const first = queue.tryJoin({});
+    const [a] = await puts();
+
+    await failed(found({ ...a, value: "another's" }, 80n));
+    expect(await first).toBeUndefined();
+    void queue.tryJoin({}).catch(() => undefined);
+
+    expect((await puts()).map(({ key }) => key)).toEqual(["a/77-2"]);
+  });
+});
+
+describe("a join that follows a release", () => {
+  /** A name whose only entry is being released, and the next caller. */
+  async function following() {
+    const { clock, lease, sent, puts } = world();
+    const queue = LockTable.of(lease).queue("jobs");
+    const holder = queue.join();
+    const [put] = await puts();
+    const { kvs, count } = found(put, HEADER.revision);
+    const range = { kvs, count, more: false };
+    (await sent()).at(-1)!.answer({ succeeded: true, header: HEADER, ranges: [undefined, range] });
+    const entry = await holder.granted;
+    void queue.leave(entry).catch(() => undefined);
+    const next = queue.join();
+    next.granted.catch(() => undefined);
+    const requests = async () =>
+      (await sent()).map(({ request }) => (request as Txn).success.map(({ kind }) => kind));
+    return { clock, lease, sent, requests, next };
+  }
+  const BEFORE = [["put", "range"], ["delete"]];
+
+  test("is sent 2 ms later, and reads the queue", async () => {
+    const { clock, requests } = await following();
+    expect(await requests()).toEqual(BEFORE);
+
+    // Transactions that follow another one leave together, after the events that are pending: the next timer comes after those.
+    clock.after(3, () => undefined);
+    await clock.pass(3);
+
+    expect(await requests()).toEqual([...BEFORE, ["put", "range"]]);
+  });
+
+  test("is sent when the release is answered, if that is sooner", async () => {
+    const { sent, requests } = await following();
+
+    (await sent()).at(-1)!.answer({ succeeded: true, header: HEADER, ranges: [] });
+
+    expect(await requests()).toEqual([...BEFORE, ["put", "range"]]);
+  });
+
+  test("is not sent if the session has ended meanwhile, unnoticed since the process was suspended", async () => {
+    const { clock, lease, requests, next } = await following();
+
+    clock.freeze(lease.ttlMs);
+    await clock.pass(2);
+
+    expect(await requests()).toEqual(BEFORE);
+    await expect(next.granted).rejects.toMatchObject({ code: "SESSION_LOST" });
+  });
+});

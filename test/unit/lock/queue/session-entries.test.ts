@@ -1,0 +1,56 @@
+import { describe, expect, test } from "vitest";
+import { LockTable } from "../../../../src/lock/queue/queue.js";
+import type { SessionEntries } from "../../../../src/lock/queue/queue.js";
+import type { QueueEntry } from "../../../../src/lock/queue/entry.js";
+import { FakeCluster } from "../../../support/fakes/fake-connection.js";
+
+const own = () => LockTable.of(new FakeCluster().lease()).queue("jobs").own;
+
+function joined(places: SessionEntries, revision: bigint): QueueEntry {
+  const entry = places.make().confirmed(revision);
+  places.add(entry);
+  return entry;
+}
+
+describe("the keys of a session's places under one name", () => {
+  test("are Go's own for the first one, and numbered from 2 for those beside it", () => {
+    const places = own();
+
+    expect([places.make(), places.make(), places.make()].map(({ key }) => key)).toEqual([
+      "jobs/77",
+      "jobs/77-2",
+      "jobs/77-3",
+    ]);
+  });
+
+  test("are used again once they are given back, before new ones", () => {
+    const places = own();
+    const [, second] = [places.make(), places.make(), places.make()];
+
+    places.release(second);
+
+    expect([places.make().n, places.make().n]).toEqual([2, 4]);
+  });
+
+  test("are never those of a place that is there, in doubt, or was adopted", () => {
+    const places = own();
+    const doubtful = places.make();
+    doubtful.attemptUnanswered();
+    places.release(doubtful);
+    places.adopt({ path: "jobs", n: 3, key: Buffer.from("jobs/77-3"), value: "", revision: 9n });
+
+    const numbers = Array.from({ length: 3 }, () => places.make().n);
+
+    expect(numbers).toEqual([2, 4, 5]);
+  });
+
+  test("are given back once, however often their end is told", () => {
+    const places = own();
+    const entry = joined(places, 5n);
+
+    places.release(entry);
+    places.release(entry);
+
+    expect([places.make().n, places.make().n]).toEqual([1, 2]);
+  });
+});

@@ -1,0 +1,62 @@
+// docs/cli.md and docs/cli-json.md against the program that it describes.
+import { readFileSync } from "node:fs";
+import { describe, expect, test } from "vitest";
+import { CONNECTION_FLAGS } from "../../../../src/tools/cli/arguments.js";
+import { EXIT } from "../../../../src/tools/cli/io.js";
+import { allCommands } from "../../../../src/tools/cli/commands.js";
+import { blocksIn, readPage } from "../../../support/fixtures/pages.js";
+
+const COMMANDS = await allCommands();
+const page = readPage("docs/cli.md");
+const jsonPage = readPage("docs/cli-json.md");
+const section = (title: string) =>
+  page
+    .split(/^## /m)
+    .find((part) => part.startsWith(`${title}\n`))
+    ?.slice(title.length) ?? "";
+const firstCells = (title: string) =>
+  [...section(title).matchAll(/^\| (\S+) +\|/gm)].map(([, cell = ""]) => cell).slice(1);
+
+describe("docs/cli.md", () => {
+  test("has each exit code of the program, and no other", () => {
+    const codes = Object.values(EXIT).sort((a, b) => a - b);
+
+    expect(firstCells("Exit codes").filter((cell) => /^\d/.test(cell))).toEqual(codes.map(String));
+  });
+
+  test("has each connection flag with its variable", () => {
+    const rows = [...section("Connection").matchAll(/^\| `--([a-z-]+)` +\| `(ETCDCTL_[A-Z_]+)`/gm)];
+
+    expect(rows.map(([, flag]) => flag)).toEqual(Object.keys(CONNECTION_FLAGS));
+    for (const [, flag = "", variable] of rows)
+      expect(variable).toBe(`ETCDCTL_${flag.toUpperCase().replace("-", "_")}`);
+  });
+
+  test("quotes the types of the output, which the output is tested against", () => {
+    const types = new URL("../../../../src/tools/cli/json-types.ts", import.meta.url);
+    const source = readFileSync(types, "utf8");
+    const quoted = blocksIn(jsonPage).filter(({ language }) => language === "ts");
+
+    expect(quoted.map(({ code }) => code.trim())).toEqual([source.slice(source.indexOf("\n") + 1).trim()]);
+  });
+
+  test("names the type that each command writes, which the page has", () => {
+    const rows = [...jsonPage.matchAll(/^\| (\S.*?) +\| standard \w+ +\| (.*?) *\|$/gm)];
+    const named = new Set(rows.flatMap(([, , cell = ""]) => cell.match(/\w+Json/g) ?? []));
+    const types = new Set(
+      [...jsonPage.matchAll(/^export (?:interface|type) (\w+)/gm)].map(([, type]) => type),
+    );
+
+    expect(rows.slice(0, -1).map(([, cell]) => cell)).toEqual(COMMANDS.map(({ name }) => `\`${name}\``));
+    expect([...named].filter((type) => !types.has(type))).toEqual([]);
+  });
+
+  test("mentions each command, and each own flag of one", () => {
+    const missing = COMMANDS.flatMap(({ name, flags }) => [
+      ...(page.includes(`leasehold ${name} `) ? [] : [name]),
+      ...Object.keys(flags).filter((flag) => !page.includes(`--${flag}`)),
+    ]);
+
+    expect(missing).toEqual([]);
+  });
+});

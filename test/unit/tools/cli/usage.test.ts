@@ -1,0 +1,74 @@
+// Command lines that the commands reject before they connect. The program's words and its exit code: integration/cli/errors.test.ts.
+import { PassThrough } from "node:stream";
+import { expect, test } from "vitest";
+import { connectionOf, parse } from "../../../../src/tools/cli/arguments.js";
+import { cliErrorOf, EXIT } from "../../../../src/tools/cli/io.js";
+import { allCommands, commandOf } from "../../../../src/tools/cli/commands.js";
+
+/** Runs the command in this process, with standard input and output that are no terminal. */
+async function run(name: string, words: readonly string[]): Promise<unknown> {
+  const command = await commandOf(name);
+  const io = { env: {}, stdin: new PassThrough(), stdout: new PassThrough(), stderr: new PassThrough() };
+  const parsed = parse(command, words);
+  return command.run({
+    ...{ io, ...parsed, json: false, now: () => 0, connection: connectionOf(parsed.flags, {}) },
+    ...{ signal: new AbortController().signal, endingSignals: new Set() },
+    connect: () => expect.unreachable("connected"),
+  });
+}
+
+const RUN: readonly [flags: string, message: string][] = [
+  ["--try --wait 1s", "--try and --wait exclude each other"],
+  ["--shared --permits 2", "--shared and --permits exclude each other"],
+  ["--permits 0", '--permits must be a whole number from 1 to 1000, got "0"'],
+  ["--permits 2x", '--permits must be a whole number from 1 to 1000, got "2x"'],
+  ["--ttl 2500ms", '--ttl must be whole seconds from 2s to 86400s, got "2500ms"'],
+  ["--ttl 1s", '--ttl must be whole seconds from 2s to 86400s, got "1s"'],
+  ["--ttl 10s --grace 4s", '--grace must be at most 3500ms with a TTL of 10s, got "4s"'],
+  ["--release-delay 5", '--release-delay must be a duration such as 30s, 500ms or 2m, got "5"'],
+  ["--release-delay 61m", '--release-delay must be at most 1h, got "61m"'],
+  ["--release-delay 1s --permits 2", "--release-delay and --permits exclude each other"],
+  ["--wait 0", '--wait must be more than 0, got "0"'],
+  ["--max-hold 0s", '--max-hold must be more than 0, got "0s"'],
+  ["--once 1 --shared", "--once and --shared exclude each other"],
+  ["--once 1 --permits 2", "--once and --permits exclude each other"],
+  ["--once 1 --try", "--once and --try exclude each other"],
+  ["--rerun never", "--rerun needs --once"],
+  ["--if-held skip", "--if-held needs --once"],
+  ["--once 1 --rerun always", '--rerun must be never, if-lost or if-failed, got "always"'],
+  ["--once 1 --if-held toString", '--if-held must be wait or skip, got "toString"'],
+  ["--once 1 --if-held skip --wait 1s", "--if-held skip and --wait exclude each other"],
+  ["--once today", '--once must be a whole number from 0 to 9007199254740991, got "today"'],
+  ["--once 9007199254740992", "--once must be a whole number from 0 to 9007199254740991, got"],
+];
+
+test.each<readonly [line: string, message: string]>([
+  ...RUN.map(([flags, message]) => [`run a ${flags} -- sh`, message] as const),
+  ["ls --limit=0", '--limit must be a whole number from 1, got "0"'],
+  ["ls --limit=-1", '--limit must be a whole number from 1, got "-1"'],
+  ["ls --limit=1.5", '--limit must be a whole number from 1, got "1.5"'],
+  ["ls --limit=", '--limit must be a whole number from 1, got ""'],
+  ["show a --limit 1001", '--limit must be a whole number from 1 to 1000, got "1001"'],
+  ["release a", "release asks for a confirmation, and there is no terminal"],
+  ["release a -y --as lock", '--as must be name or key, got "lock"'],
+  ["doctor --ttl 1s", '--ttl must be whole seconds from 2s to 86400s, got "1s"'],
+  ["doctor --ttl 2500ms", '--ttl must be whole seconds from 2s to 86400s, got "2500ms"'],
+  ["doctor --timeout 10ms", "--timeout must be 100ms to 60s, got 10ms"],
+  ["doctor a//", "Expected name to be"],
+  ["doctor --endpoints ab:c", 'Expected --endpoints to be "host:port"'],
+  ["doctor --endpoints a:0", "Expected --endpoints to be addresses with a port from 1 to 65535"],
+  ["demo --user root:x", "demo takes no --user"],
+  ["ui --port x1", '--port must be a whole number from 0 to 65535, got "x1"'],
+])("leasehold %s is wrong: %s", async (line, message) => {
+  const [name = "", ...words] = line.split(" ");
+  const error = await run(name, words).then(() => undefined, cliErrorOf);
+
+  expect(error).toMatchObject({ exitCode: EXIT.usage, message: expect.stringContaining(message) as string });
+});
+
+test("no paragraph of a help has lines of its own: the terminal decides where they break", async () => {
+  const texts = (await allCommands()).flatMap(({ name, help }) => help.map((text) => [name, text] as const));
+
+  expect(texts.length).toBeGreaterThan(20);
+  expect(texts.filter(([, text]) => text.includes("\n"))).toEqual([]);
+});

@@ -67,8 +67,11 @@ function tooMany(facts: Facts, places: readonly Place[], calls: readonly Call[])
   const changes: Change[] = [];
   const isTaken = places.some((place) => facts.early.has(place));
   for (const { p, invoked, outcome, hold } of calls) {
-    // A call whose place was taken has joined again, and may have been granted since: until then, the earlier place was its own.
-    const again = hold && isTaken ? facts.placeOf.get(hold)?.seen : undefined;
+    const granted = hold && facts.placeOf.get(hold);
+    // A call whose place was taken, or has ended with its session, has joined again, and may have been granted since: until then, the
+    // earlier place was its own.
+    const hasJoinedAgain = isTaken || places.some(({ lease }) => lease !== granted?.lease);
+    const again = hasJoinedAgain ? granted?.seen : undefined;
     if (hold !== undefined && again === undefined) continue;
     const until = again ?? (outcome === undefined ? FOREVER : troubles.limit(p, outcome.t));
     changes.push({ t: invoked, places: 0, calls: 1 }, { t: until, places: 0, calls: -1 });

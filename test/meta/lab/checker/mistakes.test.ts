@@ -29,6 +29,14 @@ const aborted = (turns: number, goneAt: number) =>
     .giveUp(110, "w4", 1, { turns })
     .del(goneAt, 22, "lock/a/w4")
     .claim(9000, "w3", 1, 20);
+/** The place of w3 has ended at 2.2 s, and its call is granted with a place of that lease. */
+const joinedAgain = (lease: string) =>
+  goodStory()
+    .ask(100, "w3", 1, 20)
+    .del(2200, 21, "lock/a/w3")
+    .put(2300, 22, `lock/a/${lease}`, { owner: "w3/own" })
+    .grant(2301, "w3", 1, 22, { key: `lock/a/${lease}` })
+    .claim(2310, "w3", 1, 22);
 /** w3 asks at 100 ms; its place is put `after` that time. */
 const joined = (after: number) =>
   goodStory()
@@ -233,6 +241,11 @@ it.each<readonly [Label, string, Story, Story]>([
     "a repeated release, until its process has seen that a proxy repeats joins",
     repeatedRelease(19),
     repeatedRelease(20),
+  ],
+  [
+    ...(["I12", "a place of an earlier session, of a call that joined again with the next one"] as const),
+    joinedAgain("w9"),
+    joinedAgain("w3"),
   ],
   [
     ...(["I13", "a holder that stood still"] as const),

@@ -7,6 +7,7 @@ import { between, markdownTable } from "../test/support/fixtures/markdown.js";
 const inRepository = (/** @type {string} */ file) => fileURLToPath(new URL(`../${file}`, import.meta.url));
 const PICTURE = inRepository("docs/lease-timeline.svg");
 const PAGE = inRepository("docs/leases.md");
+const REQUEST_TIMEOUT = /checkInteger\("requestTimeoutMs"[^}]*fallback: (\d+)/;
 const TTLS = [2, 5, 10, 15, 30, 60];
 
 /** @param {string} file @param {RegExp} pattern @returns {number} the number that the pattern finds in the file */
@@ -31,6 +32,7 @@ const percent = (/** @type {number} */ part) => `${Math.round(part * 100)} %`;
 /** @param {string} page docs/leases.md @returns {string} the page with the figures of the code */
 export function withTtls(page) {
   const { renewal, jeopardy, deadline, call } = boundaries();
+  const requestSeconds = figureIn("src/base/options/connect.ts", REQUEST_TIMEOUT) / 1000;
   const of = (/** @type {number} */ ttl) => (/** @type {number} */ part) =>
     String(Math.round(ttl * part * 10) / 10);
   const head = [
@@ -38,12 +40,13 @@ export function withTtls(page) {
     "renewal due",
     "`jeopardy` from",
     "lost at",
-    "one call may take",
-    "others wait, about",
+    "one attempt may take",
+    "others wait, at most",
   ];
   const rows = TTLS.map((ttl) => [
     String(ttl),
-    ...[renewal, jeopardy, deadline, call].map(of(ttl)),
+    ...[renewal, jeopardy, deadline].map(of(ttl)),
+    String(Math.min(requestSeconds, Number(of(ttl)(call)))),
     String(ttl + 0.5),
   ]);
   return between(page, "ttl", markdownTable([head, ...rows]));

@@ -277,7 +277,7 @@ function checkBusyOrDead(given: Options): Pick<CheckedConnect, BusyOrDead> {
   if (typeof renewal !== "string") throw typeError("renewal", '"main" or "worker"', renewal);
   if (renewal !== "main" && renewal !== "worker") throw rangeError("renewal", '"main" or "worker"', renewal);
   if (maxStallMs !== undefined && renewal === "main")
-    throw typeError("maxStallMs", 'left out without renewal: "worker"', maxStallMs);
+    throw new TypeError('maxStallMs needs renewal: "worker"');
   return {
     ...{ guardian: checkBoolean("guardian", given.guardian), renewal },
     maxStallMs: maxStallMs === undefined ? undefined : checkInteger("maxStallMs", maxStallMs, STALL),

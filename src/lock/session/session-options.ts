@@ -8,7 +8,7 @@ export interface SessionOptions {
   /** Shown to other clients, as by `inspect`. At most 256 bytes. @default "host:pid" */
   readonly owner?: string | undefined;
   /**
-   * Milliseconds, 0..3600000. After a crash of a holder, the next one waits for so long after the end of the lease, whether that has
+   * Milliseconds, 0..3600000. After a crash of a holder, the next one waits for this time after the lease has ended, whether that has
    * expired or was revoked by the guardian: writes of the dead holder that are still under way arrive first. This is for resources that
    * can't check a fence, and a bound only if those writes take no longer. A release, and a `close()` after it, hand over at once.
    * Every client waits, Go's and those without the option included. etcd counts in whole seconds, so the wait can be some two seconds

@@ -169,7 +169,7 @@ describe("where it cannot be", () => {
     expect(() => connect({ hosts: "a", renewal: "thread" as "worker" })).toThrow(
       /^Expected renewal to be "main" or "worker", got/,
     );
-    expect(() => connect({ hosts: "a", maxStallMs: 5000 })).toThrow(/^Expected maxStallMs to be left out/);
+    expect(() => connect({ hosts: "a", maxStallMs: 5000 })).toThrow(/^maxStallMs needs renewal: "worker"$/);
     expect(() => connect({ hosts: "a", renewal: "worker", maxStallMs: 10 })).toThrow(
       /^Expected maxStallMs to be .*1000/,
     );

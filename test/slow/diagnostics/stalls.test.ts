@@ -81,7 +81,8 @@ test("20 sessions whose links are cut are all lost to an etcd that does not answ
   await proxy.mode("blackhole");
 
   for (const lost of await losses) {
-    expect(reasonOf(lost), lost.message).toBe("etcd");
+    // On a busy machine, the process may have stood still, too.
+    expect(reasonOf(lost), lost.message).toMatch(/etcd$/);
     expect(lost).toMatchObject({ loss: "expired", remainingMs: 0, caused: true });
     expect(Object.keys(lost.members)).toEqual([proxy.endpoint]);
     expect(lost.message).toContain(proxy.endpoint);

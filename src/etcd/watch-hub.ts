@@ -120,7 +120,10 @@ class Deletions {
   count = 0;
   readonly #byKey = new Map<string, Deletion>();
 
-  /** `by`: the streams to one member. Others, after them, may be those of an etcd that was restored, with lower revisions. */
+  /**
+   * `by`: the streams to one member, or the hub for answers. Later streams may be those of an etcd that was restored, with lower
+   * revisions.
+   */
   report(key: string, revision: bigint, by: object): void {
     const last = this.#byKey.get(key);
     if (last?.by === by && last.revision >= revision) return;

@@ -114,7 +114,7 @@ export class QueueEntry {
     return kv.createRevision === this.#revision && kv.key.toString() === this.key;
   }
 
-  /** Whether an answer of a later revision shows that it is gone: the range has its key, and would begin or end beyond it. */
+  /** Whether an answer of a later revision proves that it is gone: the range covers its key, and the limit has not cut it off. */
   isMissingIn({ key, end, order, maxCreateRevision }: Range, { kvs, more }: RangeResult): boolean {
     const revision = this.#revision ?? 0n;
     if (end === undefined ? this.key !== key : this.key < key || this.key >= end) return false;

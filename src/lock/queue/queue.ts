@@ -159,7 +159,7 @@ export class SessionEntries {
     return found && new KindMismatchError({ name, kind }, found, found.key);
   }
 
-  /** What an answer shows of our entries: one that it should contain, and does not, is as good as the event of its deletion. */
+  /** An entry of ours that an answer should contain, and does not, is gone: the answer counts as the event of its deletion. */
   shownBy(ranges: readonly Range[], results: readonly RangeResult[], revision: bigint): void {
     for (const entry of this.#joined) {
       // A session may have thousands of readers.

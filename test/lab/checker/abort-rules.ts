@@ -70,8 +70,9 @@ function tooMany(facts: Facts, places: readonly Place[], calls: readonly Call[])
     const granted = hold && facts.placeOf.get(hold);
     // A call whose place was taken, or has ended with its session, has joined again, and may have been granted since: until then, the
     // earlier place was its own.
-    const hasJoinedAgain = isTaken || places.some(({ lease }) => lease !== granted?.lease);
-    const again = hasJoinedAgain ? granted?.seen : undefined;
+    const isEarlier = ({ lease, seen }: Place) =>
+      granted !== undefined && lease !== granted.lease && invoked < seen && seen < granted.seen;
+    const again = isTaken || places.some(isEarlier) ? granted?.seen : undefined;
     if (hold !== undefined && again === undefined) continue;
     const until = again ?? (outcome === undefined ? FOREVER : troubles.limit(p, outcome.t));
     changes.push({ t: invoked, places: 0, calls: 1 }, { t: until, places: 0, calls: -1 });

@@ -148,6 +148,40 @@ describe("an answer that should show an entry of the session, and does not", () 
     expect(entry.knownGone).toBe(gone);
   });
 
+  test("stays known to be gone after an answer that is older than the entry", async () => {
+    const { queue, joined, deleted } = world();
+    const waiter = queue.join();
+    await joined(JOINED);
+    const entry = await waiter.granted;
+    deleted(JOINED + 1n);
+
+    queue.own.shownBy([ALL], [{ kvs: [], count: 0, more: false }], JOINED - 1n);
+
+    expect(entry.knownGone).toBe(true);
+  });
+
+  test("isn't granted by a lagging member after the readers beside it were read", async () => {
+    const { cluster, queue, txns } = world();
+    const waiters = [queue.join({ mode: reader }), queue.join({ mode: reader })];
+    for (const revision of [JOINED + 1n, JOINED + 2n]) {
+      const header = { ...HEADER, revision };
+      const other = keyValue({ key: "jobs/write/1a", createRevision: JOINED });
+      const [nothing, found] = [[], [other]].map((kvs) => ({ header, kvs, count: kvs.length, more: false }));
+      (await txns()).at(-1)!.answer({ succeeded: true, header, ranges: [undefined, nothing!, found!] });
+    }
+    const [first, entry] = (await txns(), queue.own.joined);
+    waiters[0]!.turnGranted();
+    await settle();
+    const header = { ...HEADER, revision: JOINED + 4n };
+    const kvs = [keyValue({ key: first!.key, createRevision: first!.revision })];
+    cluster.member.of("range").at(-1)!.answer({ header, kvs, count: 1, more: false });
+    await settle();
+
+    waiters[1]!.turnGranted();
+
+    expect([first!.held, entry!.held, queue.own.joined.includes(entry!)]).toEqual([true, false, false]);
+  });
+
   test("has ended when its caller gets it after a join of the same session was shown the queue", async () => {
     const { queue, txns, joined } = world();
     const waiter = queue.join({ mode: writer });

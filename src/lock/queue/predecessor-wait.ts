@@ -1,3 +1,31 @@
+// Waits until no earlier entry is left: watches what must end before its turn (`TurnWatches`), and *then* reads the queue. The order
+// matters: after a read that came first, a deletion between the two would go unnoticed. A single deletion alone proves nothing: the
+// predecessor may have been a waiter that gave up, and the same revision may have deleted our key. It does if the predecessor was
+// known to be the holder, and one watch follows both keys.
+//
+//   state        the predecessor                                       rests on
+//   unverified   may have ended before its watch began                 `seenAt`, older than a watch
+//   verified     was there when its watch began, which tells its end   `seenAt`, no older than a watch; or a replay since the join
+//   ended        has ended, and no read was sent since                 `atLeast`: no older answer counts
+//   over         doesn't matter any more: the wait has ended
+//
+//   event                            unverified                  verified                     ended
+//   the watches are created          read; or verified, if an    (were created before)        read
+//                                    answer is young enough
+//   the predecessor ends             ended; read, if created     grant, if it held by then;   (has ended before)
+//                                                                otherwise read
+//   the predecessor is granted       follow its own predecessors: unverified
+//   the entry before it ends         that one held: the predecessor holds from here on.       (too late)
+//                                    Otherwise follow it closely, and read early
+//   answer: still behind it          verified; read again, if    verified                     grant, if the answer shows
+//                                    older than a watch                                       it as holder; otherwise read
+//   answer: behind another entry     follow that one: unverified
+//   answer: first; without our key   grant; join again
+//   our own key ends                 join again
+//   the stream of watches moves      follow the same one again: unverified
+//   the timer fires                  read                        read                         (is off)
+//
+// A read takes "ended" back to "unverified": its answer decides.
 import type { KeyValue, WatchEvent } from "../../etcd/port.js";
 import type { RangesAnswer } from "../../etcd/ranges.js";
 import type { Timed, Timers } from "../../base/util/timers.js";
@@ -41,12 +69,20 @@ const UNANNOUNCED_MS = 400;
 /** Its end, or its end after that of the entry before it, gives us our turn. */
 const mayDecide = ({ holder, before }: Predecessor): boolean => holder || before?.holder === true;
 
-/**
- * Waits until no earlier entry is left: watches what must end before its turn (`TurnWatches`), and *then* reads the queue. The order
- * matters: after a read that came first, a deletion between the two would go unnoticed. A single deletion alone proves
- * nothing: the predecessor may have been a waiter that gave up, and the same revision may have deleted our key. It does if the
- * predecessor was known to be the holder, and one watch follows both keys.
- */
+/** What is known of the predecessor: see the table at the top. */
+type State = "unverified" | "verified" | "ended" | "over";
+
+/** A read of the queue. Its answer decides unless another read or another predecessor has replaced it. */
+interface Read {
+  /** Sent when the watches were there: if it shows no later revision, etcd serves them at once. */
+  readonly created: boolean;
+  /** Sent when the entry before the predecessor had ended: it may show that the predecessor holds, so the end of that one lets it go on. */
+  readonly early: boolean;
+  /** Of all entries: the last answer contained too little to decide. */
+  readonly all: boolean;
+}
+
+/** The wait of one entry, in etcd, for its turn. It reports one outcome. */
 export class PredecessorWait implements TurnListener, Timed {
   dueAt = 0;
   #predecessor: Predecessor | undefined;
@@ -55,27 +91,14 @@ export class PredecessorWait implements TurnListener, Timed {
   ahead: number;
   /** A crowd was ahead of our join. */
   readonly #fromFar: boolean;
-  /** The watches are created, and a later read has found the predecessor alive. */
-  #verified = false;
-  /** Answers from older states do not count. */
-  #atLeast: bigint;
-  /** The last answer that showed our key and the predecessor is of this revision. */
+  #state: State = "unverified";
+  /** The revision of the last answer that showed our key and the predecessor; the join's at first. */
   #seenAt: bigint;
-  /** The predecessor is known to hold: our turn comes with its end. */
-  #holds = false;
-  /** It holds from this revision on. An end before that, reported later by another watch, is that of a waiter. */
-  #holdsSince = 0n;
-  /** The predecessor has ended or announced its grant, and no read was sent since. */
-  #ended = false;
-  /** The latest read was sent when the watches were created: if it shows no later revision, etcd serves them at once. */
-  #readsCreated = false;
-  /** The last read returned too little to decide. */
-  #readAll = false;
-  /** The number of the latest read; only that read may decide. */
-  #read = 0;
-  /** That read was sent because the entry before the predecessor had ended: it may show that the predecessor holds. */
-  #readsEarly = false;
-  #over = false;
+  /** The latest revision of which an event, or our join, has told. */
+  #atLeast: bigint;
+  /** The predecessor is known to hold from this revision on. If another watch reports an earlier end later, a waiter ended. */
+  #holdsSince: bigint | undefined;
+  #reading: Read | undefined;
 
   constructor(
     private readonly entry: JoinedEntry,
@@ -114,7 +137,7 @@ export class PredecessorWait implements TurnListener, Timed {
 
   /** Carries over what is watched, and nothing of what the old stream reported. */
   interrupted(): void {
-    if (this.#over) return;
+    if (this.#state === "over") return;
     const { decides, watchesBefore } = this.#watches;
     this.#watches.cancel();
     const predecessor = this.#predecessor;
@@ -130,55 +153,46 @@ export class PredecessorWait implements TurnListener, Timed {
 
   /** Stops waiting; the outcome is no longer reported. */
   stop(): void {
-    this.#over = true;
+    this.#state = "over";
+    this.#reading = undefined;
     this.#timers.delete(this);
     this.#watches.cancel();
   }
 
   #follow(predecessor: Predecessor, how: Partial<Following> = {}): void {
-    this.#read++;
-    this.#readsEarly = this.#readsCreated = false;
-    this.#verified = false;
+    this.#reading = undefined;
     this.#timers.delete(this);
     this.#predecessor = predecessor;
-    this.#holds = predecessor.holder;
-    this.#holdsSince = 0n;
+    this.#holdsSince = predecessor.holder ? 0n : undefined;
     this.#watches.follow(predecessor, {
       decides: mayDecide(predecessor),
       before: predecessor.before,
       ...how,
     });
     if (!this.seesOwnEnd) this.entry.lease.locks?.placeAudit.begin();
-    this.#checkReused();
-  }
-
-  /** A reused watch may have received events while it was idle: then a read decides. */
-  #checkReused(): void {
+    // A reused watch may have received events while it was idle: then a read decides.
     const { lastEvent } = this.#watches;
-    this.#ended = lastEvent > this.#seenAt;
-    if (this.#ended) this.#atLeast = max(this.#atLeast, lastEvent);
+    this.#state = lastEvent > this.#seenAt ? "ended" : "unverified";
+    if (this.#state === "ended") this.#atLeast = max(this.#atLeast, lastEvent);
   }
 
   /** No entry can be added between the two: if `before` was the holder, the predecessor holds next. */
   beforeEnded(before: Predecessor, endedAt: bigint): void {
     const predecessor = this.#predecessor;
-    if (this.#over || this.#ended || !predecessor) return;
+    if (this.#state === "over" || this.#state === "ended" || !predecessor) return;
     if (before.holder) {
-      this.#holds = true;
       this.#holdsSince = endedAt;
     } else if (!this.#watches.creating) {
       // The answer most often shows a state that is not older than the new watch, and so verifies it.
       this.#follow(predecessor, { decides: true, before: undefined });
-      this.read();
-      this.#readsEarly = true;
+      this.read({ early: true });
     }
   }
 
   created(): void {
     const { createdAt, sinceJoin } = this.#watches;
-    if (this.#over || createdAt === undefined) return;
-    if (this.#readsEarly) return;
-    if (this.#ended) return this.read();
+    if (this.#state === "over" || createdAt === undefined || this.#reading?.early) return;
+    if (this.#state === "ended") return this.read();
     if (this.#seenAt > this.entry.revision && this.#seenAt >= createdAt) return this.#verify(createdAt);
     if (sinceJoin) return this.#doubtWatches();
     if (this.ahead <= NEAR) return this.read();
@@ -187,18 +201,19 @@ export class PredecessorWait implements TurnListener, Timed {
   }
 
   #predecessorEnded({ kv, kind }: WatchEvent): void {
-    if (this.#over) return;
+    if (this.#state === "over") return;
     this.#atLeast = max(this.#atLeast, kv.modRevision);
     const next = kind === "PUT" ? this.#predecessor?.afterPut : undefined;
     if (next) {
       this.#follow(next);
       return this.created();
     }
-    this.#ended = true;
-    if (this.#verified && this.#holds && kv.modRevision >= this.#holdsSince) return this.#grant();
-    this.#atLeast = max(this.#atLeast, this.#holdsSince);
+    const held = this.#holdsSince !== undefined && kv.modRevision >= this.#holdsSince;
+    if (this.#state === "verified" && held) return this.#grant();
+    this.#state = "ended";
+    this.#atLeast = max(this.#atLeast, this.#holdsSince ?? 0n);
     // An early read under way may show that the predecessor held. Otherwise a read follows when the watches are created.
-    if (!this.#watches.creating && !this.#readsEarly) this.read();
+    if (!this.#watches.creating && !this.#reading?.early) this.read();
   }
 
   #grant(): void {
@@ -207,7 +222,7 @@ export class PredecessorWait implements TurnListener, Timed {
   }
 
   #end(report: () => void): void {
-    if (this.#over) return;
+    if (this.#state === "over") return;
     this.stop();
     report();
   }
@@ -216,48 +231,46 @@ export class PredecessorWait implements TurnListener, Timed {
     this.read();
   }
 
-  read(): void {
+  read({ early = false, all = this.#reading?.all ?? false } = {}): void {
     this.#timers.delete(this);
-    this.#ended = this.#readsEarly = false;
-    this.#readsCreated = !this.#watches.creating;
-    const read = ++this.#read;
-    const decides = (): boolean => !this.#over && read === this.#read;
-    void this.#readQueue(decides).then(
+    if (this.#state === "ended") this.#state = "unverified";
+    const read: Read = { created: !this.#watches.creating, early, all };
+    this.#reading = read;
+    void this.#ranges(read).then(
       (answer) => {
-        if (!answer || !decides()) return;
-        this.#readsEarly = false;
-        this.#decide(answer);
+        if (!answer || this.#reading !== read) return;
+        this.#reading = undefined;
+        this.#decide(answer, read);
       },
       (error: unknown) => {
-        if (decides()) this.#end(() => this.outcome.waitFailed(error as Error));
+        if (this.#reading === read) this.#end(() => this.outcome.waitFailed(error as Error));
       },
     );
   }
 
-  /** Serializable on the watches' own member if that is recent enough, otherwise linearizable, as long as it `decides`. */
-  async #readQueue(decides: () => boolean): Promise<RangesAnswer | undefined> {
+  /** Serializable on the watches' own member if that is recent enough, otherwise linearizable, unless the read was replaced. */
+  async #ranges(read: Read): Promise<RangesAnswer | undefined> {
     const { lease } = this.entry;
     const { watches, client } = lease.services;
-    const ranges = this.entry.mode.reads(this.entry, this.#readAll);
+    const ranges = this.entry.mode.reads(this.entry, read.all);
     const atLeast = max(this.#atLeast, ...this.#watches.createdSoFar);
     const near = await watches.read(ranges, Math.min(lease.ttlMs / 4, client.requestTimeoutMs));
     if (near && near.header.revision >= atLeast) return near;
-    return decides() ? client.ranges(ranges, lease.policy("read the queue")) : undefined;
+    return this.#reading === read ? client.ranges(ranges, lease.policy("read the queue")) : undefined;
   }
 
-  #decide({ ranges, header }: RangesAnswer): void {
+  #decide({ ranges, header }: RangesAnswer, read: Read): void {
     const position = this.entry.mode.positionOf(this.entry, ranges);
-    this.#readAll = position === "unclear";
-    if (position === "unclear") return this.read();
+    if (position === "unclear") return this.read({ all: true });
     if (position === "gone") return this.#end(() => this.outcome.keyGone());
     const mismatch = this.entry.mismatchIn(ranges, position === "first");
     if (mismatch) return this.#end(() => this.outcome.waitFailed(mismatch));
     if (position === "first") return this.#grant();
     this.#seenAt = header.revision;
-    this.#behind(position);
+    this.#behind(position, read);
   }
 
-  #behind({ predecessor, ahead }: Behind): void {
+  #behind({ predecessor, ahead }: Behind, read: Read): void {
     this.ahead = ahead;
     const follows = this.#watches.follows(predecessor, this.#predecessor);
     // Far from its turn, a range would report the ends of many others.
@@ -268,23 +281,20 @@ export class PredecessorWait implements TurnListener, Timed {
     }
     // Still the same predecessor, but it may be the holder by now.
     this.#predecessor = predecessor;
-    if (predecessor.holder) {
-      this.#holds = true;
-      this.#holdsSince = 0n;
-    }
+    if (predecessor.holder) this.#holdsSince = 0n;
     const { createdAt } = this.#watches;
     if (createdAt === undefined) return;
     if (this.#seenAt < createdAt) this.read();
-    else this.#verify(createdAt);
+    else this.#verify(createdAt, read);
   }
 
   /** The last answer has shown the predecessor and our key, and the watches report all that happened after it. */
-  #verify(createdAt: bigint): void {
-    this.#verified = true;
+  #verify(createdAt: bigint, by?: Read): void {
     // It has ended since the read was sent.
-    if (this.#ended) return this.#predecessor?.holder ? this.#grant() : this.read();
+    if (this.#state === "ended") return this.#predecessor?.holder ? this.#grant() : this.read();
+    this.#state = "verified";
     this.#watches.followBefore(this.#predecessor?.before);
-    if (this.#seenAt === createdAt && this.#readsCreated) return this.#trustWatches();
+    if (this.#seenAt === createdAt && by?.created) return this.#trustWatches();
     this.#doubtWatches();
   }
 
@@ -305,7 +315,7 @@ export class PredecessorWait implements TurnListener, Timed {
 
   /** From here on, the watches report the end; a slow read bounds the damage of an event that never comes. */
   #trustWatches(): void {
-    this.#verified = true;
+    this.#state = "verified";
     const unannouncedMs = this.#predecessor?.afterPut ? UNANNOUNCED_MS * this.ahead : Infinity;
     // Waits that began together do not read together.
     const spread = 0.75 + this.entry.lease.services.clock.random() / 2;

@@ -113,7 +113,7 @@ const MUTEX: readonly Mutant[] = [
       {
         file: "lock/queue/predecessor-wait.js",
         from: "if (events.some(({ kv }) => this.#isOwnEnd(kv)))\n            return this.#end(() => this.outcome.keyGone());",
-        to: "if (events.some(({ kv }) => this.#isOwnEnd(kv)))\n            return this.reading === this.#read ? void (this.gone = true) : this.#end(() => this.outcome.keyGone());",
+        to: "if (events.some(({ kv }) => this.#isOwnEnd(kv)))\n            return this.#reading ? void (this.gone = true) : this.#end(() => this.outcome.keyGone());",
       },
       {
         file: "lock/queue/predecessor-wait.js",
@@ -122,13 +122,8 @@ const MUTEX: readonly Mutant[] = [
       },
       {
         file: "lock/queue/predecessor-wait.js",
-        from: "const read = ++this.#read;",
-        to: "const read = (this.reading = ++this.#read);",
-      },
-      {
-        file: "lock/queue/predecessor-wait.js",
-        from: "this.#decide(answer);",
-        to: "this.reading = 0;\n            this.#decide(answer);\n            if (this.gone)\n                this.#end(() => this.outcome.keyGone());",
+        from: "this.#decide(answer, read);",
+        to: "this.#decide(answer, read);\n            if (this.gone)\n                this.#end(() => this.outcome.keyGone());",
       },
       KNOWS_NOTHING,
     ],
@@ -174,8 +169,8 @@ const MUTEX: readonly Mutant[] = [
       },
       {
         file: "lock/queue/predecessor-wait.js",
-        from: "#over = false;",
-        to: "#over = false;\n    #asked = false;",
+        from: "    #reading;",
+        to: "    #reading;\n    #asked = false;",
       },
       {
         file: "lock/queue/predecessor-wait.js",

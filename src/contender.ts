@@ -16,6 +16,8 @@ export interface Contender {
   /** `undefined` for entries made by other clients (Go, etcdctl). */
   readonly owner: string | undefined;
   readonly since: Date | undefined;
+  /** Why it wants the lock, or holds it, if its caller has said so with the option `reason`; cut at 256 bytes. */
+  readonly reason: string | undefined;
   /** Of a leader or a candidate: what it has campaigned with or proclaimed, cut at 256 bytes. Any other entry has none. */
   readonly value: string | undefined;
   /** Of a dead one: until its place is free. `undefined` if the lease ended between the two reads. */

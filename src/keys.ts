@@ -93,6 +93,8 @@ export interface EntryValue {
   readonly id: string;
   /** For a semaphore: how many may hold at a time. */
   readonly permits?: number;
+  /** Why its caller wants the lock. */
+  readonly reason?: string;
   /** For a web lock: the manager that requested it. */
   readonly client?: string;
 }
@@ -107,13 +109,14 @@ export function parseEntryValue(value: string): Partial<EntryValue> {
   try {
     const parsed: unknown = JSON.parse(value);
     if (typeof parsed !== "object" || parsed === null) return {};
-    const { owner, since, id, permits, client } = parsed as Record<string, unknown>;
+    const { owner, since, id, permits, client, reason } = parsed as Record<string, unknown>;
     const found: { -readonly [K in keyof EntryValue]?: EntryValue[K] } = {};
     if (typeof owner === "string") found.owner = owner;
     if (typeof since === "string") found.since = since;
     if (typeof id === "string") found.id = id;
     if (isPermits(permits)) found.permits = permits;
     if (typeof client === "string") found.client = client;
+    if (typeof reason === "string") found.reason = reason;
     return found;
   } catch {
     // Go and etcdctl write empty or arbitrary values: their entries have no owner to show.

@@ -4,8 +4,9 @@ import { acquire, type Acquirer, holdOf, queueOf } from "./hold/acquire.js";
 import { type AcquireTarget, type HoldFacts, type LockAbout, traceAcquire } from "./hold/events.js";
 import { HoldBase, type HoldEnd } from "./hold/hold-base.js";
 import { HoldHandle, KeyWatch, type Lock } from "./hold/hold.js";
+import type { WantedListener } from "./hold/wanted.js";
 import { checkNames } from "../base/options/check.js";
-import { checkLock, checkQueueWait, LOCK_OPTIONS, QUEUE_WAIT_OPTIONS } from "../base/options/lock.js";
+import { checkLock, checkLockWait, LOCK_OPTIONS, LOCK_WAIT_OPTIONS } from "../base/options/lock.js";
 import type { JoinedEntry } from "./queue/entry.js";
 import type { Joined } from "./queue/join.js";
 import {
@@ -21,7 +22,7 @@ import { PredecessorWait } from "./queue/predecessor-wait.js";
 import { leaseSourceOf, type SessionSource } from "./session/cluster.js";
 import type { AuditedWait } from "./session/key-audit.js";
 import type { Dependent, Lease, SessionEnd } from "./session/lease.js";
-import type { LockOptions, QueueWaitOptions } from "./session/session-options.js";
+import type { LockOptions, LockWaitOptions } from "./session/session-options.js";
 import { acquireChannel } from "../base/telemetry/channels.js";
 import type { WaitSnapshot } from "../base/telemetry/inspect.js";
 import { tellOutside } from "../base/util/own-context.js";
@@ -88,6 +89,17 @@ class MultiLockHandle extends HoldBase implements MultiLock {
   get held(): boolean {
     this.limits?.refresh();
     return this.#holds.every((hold) => hold.held) && !this.#controller.signal.aborted;
+  }
+
+  get wanted(): boolean {
+    // Each of them: the first use begins its watch.
+    const wanted = this.#holds.map((hold) => hold.wanted);
+    return this.held && wanted.includes(true);
+  }
+
+  listenForWaiters(listener: WantedListener): () => void {
+    const ends = this.#holds.map((hold) => hold.listenForWaiters(listener));
+    return () => ends.forEach((end) => end());
   }
 
   remainingMs(): number {
@@ -186,9 +198,7 @@ export class MultiWaiter implements Dependent, AuditedWait {
 
   constructor(
     private readonly lease: Lease,
-    private readonly names: readonly string[],
-    /** Called with 0 if the join found all queues empty. */
-    private readonly onAhead?: (ahead: number) => void,
+    private readonly target: Pick<AllTarget, "names" | "reason" | "onAhead">,
   ) {
     this.#since = lease.services.clock.monotonic();
     lease.waits.add(this);
@@ -213,11 +223,14 @@ export class MultiWaiter implements Dependent, AuditedWait {
 
   /** A name that the call waits for, with the create revision of its entry; undefined if it has none yet. */
   get waitingFor(): { readonly name: string; readonly revision: bigint | undefined } {
-    return this.#turns?.waitingFor ?? { name: this.names[0] as string, revision: undefined };
+    return this.#turns?.waitingFor ?? { name: this.target.names[0] as string, revision: undefined };
   }
 
   describe(): WaitSnapshot {
-    const { names, lease } = this;
+    const {
+      lease,
+      target: { names },
+    } = this;
     const { name, revision } = this.waitingFor;
     const waiting = this.#turns?.waiting(name);
     const waitedMs = lease.services.clock.monotonic() - this.#since;
@@ -261,7 +274,7 @@ export class MultiWaiter implements Dependent, AuditedWait {
       // `over` reads the clock and ends the wait: the process may have been suspended before this answer was read.
       if (this.#gaveUp || this.lease.over) return this.#leave(entries);
       if (joined.every(({ entry, result }) => result.state === "granted" && !entry.knownGone)) {
-        this.onAhead?.(0);
+        this.target.onAhead?.(0);
         return grantAll(entries);
       }
       this.#turns = new AllTurns(this.lease, entries);
@@ -273,9 +286,10 @@ export class MultiWaiter implements Dependent, AuditedWait {
   #join(): Promise<readonly Joined[]> {
     const limits = { again: () => !this.#gaveUp };
     return LockTable.of(this.lease).joiner.joinAll({
-      names: this.names,
+      names: this.target.names,
       mode: exclusive,
       kind: "all",
+      reason: this.target.reason,
       limits,
     });
   }
@@ -426,17 +440,18 @@ class AllTurns {
 export async function lockAll(
   source: SessionSource,
   names: readonly string[],
-  options?: QueueWaitOptions & LockOptions,
+  options?: LockWaitOptions & LockOptions,
 ): Promise<MultiLock> {
   const leases = leaseSourceOf(source);
   const checked = checkNames(names);
-  const wait = checkQueueWait(options, { where: "lockAll", also: LOCK_OPTIONS, source: leases });
+  const wait = checkLockWait(options, { where: "lockAll", also: LOCK_OPTIONS, source: leases });
   const target: AllTarget = {
     source: leases,
     kind: "all",
     name: checked[0] as string,
     names: checked,
-    options: checkLock("lockAll", options, QUEUE_WAIT_OPTIONS),
+    options: checkLock("lockAll", options, LOCK_WAIT_OPTIONS),
+    ...(wait.reason !== undefined && { reason: wait.reason }),
   };
   if (!acquireChannel.hasSubscribers) return acquire(target, wait, AT_ONCE);
   const call = { tries: false, signal: wait.signal };
@@ -445,10 +460,11 @@ export async function lockAll(
 
 interface AllTarget extends AcquireTarget {
   readonly names: readonly string[];
+  readonly reason?: string;
 }
 
 const AT_ONCE: Acquirer<AllTarget, readonly JoinedEntry[], MultiLockHandle> = {
-  join: (lease, { names, onAhead }) => new MultiWaiter(lease, names, onAhead),
+  join: (lease, target) => new MultiWaiter(lease, target),
   made(entries, target) {
     const lock = new MultiLockHandle(entries.map((entry) => holdOf(entry, HoldHandle)));
     lock.started(target);

@@ -2,11 +2,11 @@ import { acquireHold, type HoldTarget, tryAcquire } from "./hold/acquire.js";
 import { ExclusiveHoldHandle, type Lock } from "./hold/hold.js";
 import { enclosingHold, HeldScope } from "./hold/reentrancy.js";
 import { checkBoolean, checkFunction, checkName, checkWait } from "../base/options/check.js";
-import { checkLock, checkQueueWait } from "../base/options/lock.js";
+import { checkLock, checkLockWait } from "../base/options/lock.js";
 import { leaseSourceOf, type SessionSource } from "./session/cluster.js";
-import type { LockOptions, QueueWaitOptions, WaitOptions } from "./session/session-options.js";
+import type { LockOptions, LockWaitOptions, WaitOptions } from "./session/session-options.js";
 
-export interface WorkOptions extends QueueWaitOptions {
+export interface WorkOptions extends LockWaitOptions {
   /**
    * If the same async context already holds the name, run `work` with that lock instead of throwing a DeadlockError. The
    * lock is released when the last callback inside has ended.
@@ -52,9 +52,9 @@ export class Mutex {
    * @throws {EtcdRefusedError} when etcd rejects the request.
    * @throws {TypeError | RangeError} on bad options.
    */
-  lock(options?: QueueWaitOptions): Promise<Lock> {
+  lock(options?: LockWaitOptions): Promise<Lock> {
     const { source } = this.#target;
-    return acquireHold(this.#target, () => checkQueueWait(options, { where: "lock", source }));
+    return acquireHold(this.#target, () => checkLockWait(options, { where: "lock", source }));
   }
 
   /**
@@ -80,7 +80,7 @@ export class Mutex {
   async withLock<T>(work: (lock: Lock) => T, options?: WorkOptions): Promise<Awaited<T>> {
     checkFunction("work", work);
     const { source } = this.#target;
-    const wait = checkQueueWait(options, { where: "withLock", also: ["reentrant"], source });
+    const wait = checkLockWait(options, { where: "withLock", also: ["reentrant"], source });
     const reentrant = checkBoolean("reentrant", options?.reentrant);
     const { services } = source;
     const here = reentrant ? enclosingHold(services, this.name) : undefined;

@@ -2,10 +2,10 @@ import { acquireHold, type HoldTarget, tryAcquire } from "./hold/acquire.js";
 import { ExclusiveHoldHandle, type Hold, HoldHandle, type Lock } from "./hold/hold.js";
 import { HeldScope } from "./hold/reentrancy.js";
 import { checkFunction, checkName, checkWait } from "../base/options/check.js";
-import { type CheckedQueueWait, checkLock, checkQueueWait } from "../base/options/lock.js";
+import { type CheckedLockWait, checkLock, checkLockWait } from "../base/options/lock.js";
 import { reader, writer } from "./queue/lock-mode.js";
 import { leaseSourceOf, type SessionSource } from "./session/cluster.js";
-import type { LockOptions, QueueWaitOptions, WaitOptions } from "./session/session-options.js";
+import type { LockOptions, LockWaitOptions, WaitOptions } from "./session/session-options.js";
 
 /**
  * Many readers or one writer at a time, in all processes that use the same name on the same etcd. They are served in
@@ -39,12 +39,12 @@ export class RwLock {
    * @throws {LockTimeoutError} after `timeoutMs`, with the first in the queue and the number of entries ahead, including readers.
    * @throws {DeadlockError} inside a `with…Lock` of the same name, or of a name under it: see `withReadLock`.
    */
-  readLock(options?: QueueWaitOptions): Promise<Hold> {
+  readLock(options?: LockWaitOptions): Promise<Hold> {
     return acquireHold(this.#reading, () => this.#checked("readLock", options));
   }
 
   /** Waits until no entry is ahead in the queue and returns the lock. Otherwise as `readLock`; prefer `withWriteLock`. */
-  writeLock(options?: QueueWaitOptions): Promise<Lock> {
+  writeLock(options?: LockWaitOptions): Promise<Lock> {
     return acquireHold(this.#writing, () => this.#checked("writeLock", options));
   }
 
@@ -70,25 +70,25 @@ export class RwLock {
    * On abort and throws: as `readLock`.
    * @throws {LockLostError} when `work` succeeded but the hold was lost before it ended.
    */
-  async withReadLock<T>(work: (hold: Hold) => T, options?: QueueWaitOptions): Promise<Awaited<T>> {
+  async withReadLock<T>(work: (hold: Hold) => T, options?: LockWaitOptions): Promise<Awaited<T>> {
     checkFunction("work", work);
     return during(this.#reading, this.#checked("withReadLock", options), work);
   }
 
   /** The same with the write lock. */
-  async withWriteLock<T>(work: (lock: Lock) => T, options?: QueueWaitOptions): Promise<Awaited<T>> {
+  async withWriteLock<T>(work: (lock: Lock) => T, options?: LockWaitOptions): Promise<Awaited<T>> {
     checkFunction("work", work);
     return during(this.#writing, this.#checked("withWriteLock", options), work);
   }
 
-  #checked(where: string, options: QueueWaitOptions | undefined): CheckedQueueWait {
-    return checkQueueWait(options, { where, source: this.#reading.source });
+  #checked(where: string, options: LockWaitOptions | undefined): CheckedLockWait {
+    return checkLockWait(options, { where, source: this.#reading.source });
   }
 }
 
 async function during<H extends HoldHandle, T>(
   target: HoldTarget<H>,
-  wait: CheckedQueueWait,
+  wait: CheckedLockWait,
   work: (held: H) => T,
 ): Promise<Awaited<T>> {
   const hold = await acquireHold(target, () => wait);

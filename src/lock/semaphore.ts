@@ -2,10 +2,10 @@ import { acquireHold, type HoldTarget, tryAcquire } from "./hold/acquire.js";
 import { type Hold, HoldHandle } from "./hold/hold.js";
 import { HeldScope } from "./hold/reentrancy.js";
 import { checkFunction, checkName, checkPermits, checkWait } from "../base/options/check.js";
-import { checkLock, checkQueueWait } from "../base/options/lock.js";
+import { checkLock, checkLockWait } from "../base/options/lock.js";
 import { permit } from "./queue/lock-mode.js";
 import { leaseSourceOf, type SessionSource } from "./session/cluster.js";
-import type { LockOptions, QueueWaitOptions, WaitOptions } from "./session/session-options.js";
+import type { LockOptions, LockWaitOptions, WaitOptions } from "./session/session-options.js";
 
 /**
  * At most `permits` holders at a time, in all processes that use the same name on the same etcd, served in order. Limits
@@ -44,9 +44,9 @@ export class Semaphore {
    * @throws {LockTimeoutError} after `timeoutMs`, with the oldest holder and the number of entries ahead, including holders.
    * @throws {DeadlockError} inside a `withPermit` of the same name, or of a name under it: see `withPermit`.
    */
-  acquire(options?: QueueWaitOptions): Promise<Hold> {
+  acquire(options?: LockWaitOptions): Promise<Hold> {
     const { source } = this.#target;
-    return acquireHold(this.#target, () => checkQueueWait(options, { where: "acquire", source }));
+    return acquireHold(this.#target, () => checkLockWait(options, { where: "acquire", source }));
   }
 
   /**
@@ -68,10 +68,10 @@ export class Semaphore {
    * On abort and throws: as `acquire`.
    * @throws {LockLostError} when `work` succeeded but the hold was lost before it ended.
    */
-  async withPermit<T>(work: (hold: Hold) => T, options?: QueueWaitOptions): Promise<Awaited<T>> {
+  async withPermit<T>(work: (hold: Hold) => T, options?: LockWaitOptions): Promise<Awaited<T>> {
     checkFunction("work", work);
     const { source } = this.#target;
-    const wait = checkQueueWait(options, { where: "withPermit", source });
+    const wait = checkLockWait(options, { where: "withPermit", source });
     const hold = await acquireHold(this.#target, () => wait);
     return new HeldScope(source.services, hold).enter(work);
   }

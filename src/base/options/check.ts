@@ -273,14 +273,16 @@ export interface CheckedSession {
 export const SESSION_OPTIONS = ["ttlSeconds", "owner", "releaseDelayMs"] as const;
 const MAX_RELEASE_DELAY_MS = 3_600_000;
 
-export function checkOwner(value: unknown): string | undefined {
+/** A text in the value of a key, which every client that looks at the queue reads. */
+export function checkShown(option: "owner" | "reason", value: unknown): string | undefined {
   if (value === undefined) return undefined;
-  if (typeof value !== "string") throw typeError("owner", "a string of at most 256 bytes", value);
-  if (Buffer.byteLength(value) > 256 || !isWellFormed(value)) {
-    throw rangeError("owner", "a well-formed string of at most 256 bytes", value);
-  }
+  if (typeof value !== "string") throw typeError(option, "a string of at most 256 bytes", value);
+  if (Buffer.byteLength(value) > 256 || !isWellFormed(value))
+    throw rangeError(option, "a well-formed string of at most 256 bytes", value);
   return value;
 }
+
+export const checkOwner = (value: unknown): string | undefined => checkShown("owner", value);
 
 const SESSION_DEFAULTS: CheckedSession = { ttlSeconds: 15, owner: undefined, releaseDelayMs: 0 };
 

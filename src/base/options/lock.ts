@@ -2,6 +2,7 @@ import {
   checkBoolean,
   type CheckedWait,
   checkOptions,
+  checkShown,
   checkWait,
   MAX_TIMER_MS,
   type Options,
@@ -79,6 +80,13 @@ export const QUEUE_WAIT_OPTIONS = [...WAIT_OPTIONS, "rejoin"] as const;
 
 const NO_LIMITS: CheckedQueueWait = { signal: undefined, timeoutMs: undefined, rejoin: false };
 
+/** The checked options of a call that waits for a lock. */
+export interface CheckedLockWait extends CheckedQueueWait {
+  readonly reason?: string;
+}
+
+export const LOCK_WAIT_OPTIONS = [...QUEUE_WAIT_OPTIONS, "reason"] as const;
+
 interface QueueWaitCall {
   /** The call, in words of its user. */
   readonly where: string;
@@ -101,4 +109,11 @@ export function checkQueueWait(
     );
   if (signal === undefined && timeoutMs === undefined && !rejoin) return NO_LIMITS;
   return { signal, timeoutMs, rejoin };
+}
+
+/** Checks `reason`, too, which every call takes that waits for a lock. */
+export function checkLockWait(options: unknown, { also = [], ...call }: QueueWaitCall): CheckedLockWait {
+  const wait = checkQueueWait(options, { ...call, also: ["reason", ...also] });
+  const reason = checkShown("reason", (options as Options | undefined)?.reason);
+  return reason === undefined ? wait : { ...wait, reason };
 }

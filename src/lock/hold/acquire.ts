@@ -9,7 +9,7 @@ import {
 } from "../../errors.js";
 import { Backoff } from "../../etcd/retry.js";
 import type { CheckedWait } from "../../base/options/check.js";
-import type { CheckedQueueWait } from "../../base/options/lock.js";
+import type { CheckedLockWait, CheckedQueueWait } from "../../base/options/lock.js";
 import { type Ahead, readContendersAhead } from "../queue/contenders.js";
 import type { JoinedEntry, QueueEntry } from "../queue/entry.js";
 import { LockTable } from "../queue/queue.js";
@@ -377,11 +377,12 @@ const AS_HOLD = { ...inQueue, made: started };
  * suspended function per waiter, and a process may have thousands.
  */
 export function acquireHold<H extends HoldHandle>(
-  target: HoldTarget<H>,
-  check: () => CheckedQueueWait,
+  plain: HoldTarget<H>,
+  check: () => CheckedLockWait,
 ): Promise<H> {
   try {
     const wait = check();
+    const target = wait.reason === undefined ? plain : { ...plain, reason: wait.reason };
     // The handle is that of the target.
     const by: Acquirer<HoldTarget<H>, JoinedEntry, H> = AS_HOLD;
     if (!acquireChannel.hasSubscribers) return acquire(target, wait, by);

@@ -1,5 +1,5 @@
 import { LockExpiringError, LockLostError, type LockReleasedError } from "../../errors.js";
-import { checkAtLeast, typeError } from "../../base/options/check.js";
+import { checkAtLeast, checkFunction, typeError } from "../../base/options/check.js";
 import type { CheckedLock } from "../../base/options/lock.js";
 import type { Lease } from "../session/lease.js";
 import { holdEndChannel, holdLongChannel } from "../../base/telemetry/channels.js";
@@ -17,6 +17,8 @@ import { tellOutside } from "../../base/util/own-context.js";
 import { printable } from "../../base/util/printable.js";
 import { type HoldFacts, holdMessage, type LockAbout } from "./events.js";
 import { isAbortSignal } from "../../base/util/realm.js";
+import type { Contender } from "../../contender.js";
+import { listenerOf, Waiters, type WantedListener } from "./wanted.js";
 
 /** Work that the first call starts and every call waits for. The promise may be left un-awaited. */
 class Once {
@@ -206,7 +208,10 @@ export abstract class HoldBase implements LimitedHold {
   abstract get held(): boolean;
   /** What events say of it. */
   abstract get facts(): HoldFacts;
+  abstract get wanted(): boolean;
   abstract remainingMs(): number;
+  /** Returns the function that ends it. */
+  abstract listenForWaiters(listener: WantedListener): () => void;
   /** Names the hold in error messages. */
   protected abstract get label(): string;
   /** The reason of its signal, if it has ended. */
@@ -289,6 +294,15 @@ export abstract class HoldBase implements LimitedHold {
     const both = this.#with.get(other) ?? firstAbort(aborts, [signal, other]).signal;
     this.#with.set(other, both);
     return both;
+  }
+
+  onWanted(listener: (waiter: Contender) => void): () => void {
+    checkFunction("listener", listener);
+    return this.listenForWaiters(listenerOf(listener));
+  }
+
+  waiters(): AsyncIterableIterator<Contender, undefined> {
+    return new Waiters((listener) => this.listenForWaiters(listener));
   }
 
   release(): Promise<void> {

@@ -1,4 +1,5 @@
 import { LockLostError, LockReleasedError, type Loss, SessionLostError } from "../../errors.js";
+import type { Contender } from "../../contender.js";
 import type { WatchEvent } from "../../etcd/port.js";
 import type { Watch, WatchListener } from "../../etcd/watch-hub.js";
 import type { JoinedEntry } from "../queue/entry.js";
@@ -6,12 +7,13 @@ import { LockTable } from "../queue/queue.js";
 import type { LeaveBy, Queue } from "../queue/queue.js";
 import type { KeyWatchSchedule } from "../session/key-audit.js";
 import type { Dependent, SessionEnd } from "../session/lease.js";
-import { inOwnContext, tellOutside } from "../../base/util/own-context.js";
+import { inOwnContext, queueMicrotask, tellOutside } from "../../base/util/own-context.js";
 import { settleWithin } from "../../base/util/settle.js";
 import type { HoldFacts, LockAbout } from "./events.js";
 import { HoldBase, type HoldEnd, type HoldJson } from "./hold-base.js";
 import { newController } from "../../base/util/abort.js";
 import { askAboutNamesAbove } from "./names-above.js";
+import { Demand, type WantedListener } from "./wanted.js";
 
 /** Watches the key of a hold, which is lost if a client deletes the key, even though the lease goes on. */
 export class KeyWatch implements WatchListener {
@@ -123,6 +125,26 @@ export interface Hold extends AsyncDisposable {
    * not aborted, the hold is in doubt until a renewal is answered.
    */
   readonly held: boolean;
+  /**
+   * Whether an entry waits behind this hold, as far as etcd has told by now: for work in steps that lets go when somebody asks. The first
+   * use of this, of `onWanted` or of `waiters` begins a watch of the queue, one for all holds of a name and session, which lasts until the
+   * hold ends; until etcd has answered it is false. After the end of the hold it is false.
+   */
+  readonly wanted: boolean;
+  /**
+   * Calls `listener` with who waits: whoever is first in line, at once, and later the newest that has joined, at most once a second.
+   * Whoever waits has asked for the lock with an ordinary call, from any client: Go's and etcdctl's have no `owner`. For a permit, those
+   * are told that found none free; for a reader, writers. What the holder does is its own decision: nothing is taken away from it.
+   * It is called in no caller's async context, not after the end of the hold, and not if etcd refuses the watch.
+   * @returns a function that removes the listener. @throws {TypeError} when `listener` is no function.
+   */
+  onWanted(listener: (waiter: Contender) => void): () => void;
+  /**
+   * The same as a loop: `for await (const waiter of lock.waiters())`. It ends with the hold. Of the waiters that joined while the
+   * loop was busy, it gets the newest.
+   * @throws {EtcdRefusedError} from `next()`, when etcd refuses the watch.
+   */
+  waiters(): AsyncIterableIterator<Contender, undefined>;
   /** Milliseconds until the deadline if no further renewal is accepted, or until `maxHoldMs` if less; 0 after the end. */
   remainingMs(): number;
   /**
@@ -171,6 +193,8 @@ export class HoldHandle extends HoldBase implements Hold, Dependent {
   #explained: Promise<void> | undefined;
   /** It is lost, but its key stays until the release. */
   #givenUp = false;
+  /** Who waits behind it, once somebody has asked. */
+  #asked: Demand | undefined;
   /** Created on first use: most holds are short and have no listener. */
   #controller: AbortController | undefined;
 
@@ -203,6 +227,21 @@ export class HoldHandle extends HoldBase implements Hold, Dependent {
     this.limits?.refresh();
     // Compared after that: a listener of the session may just have been notified, and have released this hold.
     return standing === "held" && !this.#ended;
+  }
+
+  get wanted(): boolean {
+    return this.held && this.#demand.wanted(this);
+  }
+
+  listenForWaiters(listener: WantedListener): () => void {
+    this.refresh();
+    if (!this.#ended) return this.#demand.listen(this, listener);
+    inOwnContext(() => queueMicrotask(() => listener.over()));
+    return () => undefined;
+  }
+
+  get #demand(): Demand {
+    return (this.#asked ??= Demand.of(this.#queue, this.#entry));
   }
 
   remainingMs(): number {
@@ -351,6 +390,7 @@ export class HoldHandle extends HoldBase implements Hold, Dependent {
   #stop(end: "released" | HoldEnd): void {
     this.#ended = end;
     this.#heldKey.stop();
+    this.#asked?.ended(this);
   }
 
   /** After the entry has left the queue, or is leaving: a listener may lock again at once. */

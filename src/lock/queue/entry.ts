@@ -16,6 +16,8 @@ export interface EntryParts {
   readonly kind?: LockKind | undefined;
   /** A campaign puts its candidate's value, and an adopted entry keeps its value. */
   readonly value?: string | undefined;
+  /** Why its caller wants the lock: a part of the value, unless that is given. */
+  readonly reason?: string | undefined;
 }
 
 /** An entry that is in the queue: etcd has reported its create revision. */
@@ -56,7 +58,7 @@ export class QueueEntry {
   #leaving = false;
   #inUse = false;
 
-  constructor({ lease, name, n, mode, value, kind = kindOf(mode) }: EntryParts) {
+  constructor({ lease, name, n, mode, value, reason, kind = kindOf(mode) }: EntryParts) {
     this.lease = lease;
     this.#madeAt = lease.services.watches.deletions;
     this.name = name;
@@ -68,7 +70,7 @@ export class QueueEntry {
     this.key = entryKey(this.directory, lease.leaseId, n);
     const isDelayed = lease.delay !== undefined && mode.permits === undefined;
     this.delayKey = isDelayed ? entryKey(this.directory, lease.delay.leaseId, n) : undefined;
-    this.value = value ?? JSON.stringify(this.#newValue());
+    this.value = value ?? JSON.stringify(this.#newValue(reason));
     this.hasId = value === undefined || parseEntryValue(value).id !== undefined;
   }
 
@@ -218,7 +220,7 @@ export class QueueEntry {
     return found?.name === this.name && isSameGroup(this.kind, found.kind);
   }
 
-  #newValue(): EntryValue {
+  #newValue(reason: string | undefined): EntryValue {
     const { clock } = this.lease.services;
     const { permits } = this.mode;
     return {
@@ -226,6 +228,7 @@ export class QueueEntry {
       since: clock.date().toISOString(),
       id: clock.randomId().toString(36),
       ...(permits !== undefined && { permits }),
+      ...(reason !== undefined && { reason }),
     };
   }
 }

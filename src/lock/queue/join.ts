@@ -24,6 +24,7 @@ export interface JoinWanted {
   readonly mode: LockMode;
   readonly kind: LockKind;
   readonly value?: string | undefined;
+  readonly reason?: string | undefined;
   readonly limits: Pick<CallPolicy, "giveUpMs" | "again">;
 }
 

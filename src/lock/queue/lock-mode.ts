@@ -218,7 +218,7 @@ export const exclusive = alone("");
 export const writer = alone("/write");
 
 /** All entries of the queue but the readers': the keys before the readers' folder, and the keys behind it. */
-function otherRanges(path: string): readonly { readonly key: string; readonly end: string }[] {
+export function otherRanges(path: string): readonly { readonly key: string; readonly end: string }[] {
   const { key, end } = queueRange(path);
   const readers = prefixOf(`${path}/read`);
   return [

@@ -101,7 +101,7 @@ class KeyNumbers {
 }
 
 /** The entry that a caller wants to put. The defaults are those of a mutex. */
-type Wanted = Partial<Pick<EntryParts, "mode" | "value" | "kind">>;
+type Wanted = Partial<Pick<EntryParts, "mode" | "value" | "kind" | "reason">>;
 
 /** The entries of one session under one name, of any mode. */
 export class SessionEntries {
@@ -119,10 +119,10 @@ export class SessionEntries {
     return this.#joined;
   }
 
-  make({ mode = exclusive, value, kind }: Wanted = {}): QueueEntry {
+  make({ mode = exclusive, value, reason, kind }: Wanted = {}): QueueEntry {
     const { lease, name } = this;
     const n = this.keyNumbers.next(`${pathOf(lease.services, name)}${mode.folder}`);
-    const entry = new QueueEntry({ lease, name, n, mode, value, kind });
+    const entry = new QueueEntry({ lease, name, n, mode, value, reason, kind });
     this.keyNumbers.take(entry);
     return entry;
   }
@@ -302,7 +302,8 @@ export class Queue {
   #join(waiter: Waiter): Promise<void> {
     const { mode, kind, options } = waiter;
     const limits = { again: () => !waiter.gaveUp };
-    const wanted = { names: [this.name], mode, kind, value: options.value, limits };
+    const { value, reason } = options;
+    const wanted = { names: [this.name], mode, kind, value, reason, limits };
     const follows = this.#leaving?.size && !mode.shared && this.own.staying.length === 0;
     const joining = follows ? this.#joinAfterLeaves(wanted) : this.owner.joiner.join(this, wanted);
     return joining.then(

@@ -8,8 +8,8 @@ export type QueueKind = "mutex" | "rwlock" | "semaphore" | "election" | "unknown
 
 /** Longer texts are no times. */
 const MAX_SINCE = 40;
-/** The limit that the option `owner` has. Another client may have written more. */
-const MAX_OWNER_BYTES = 256;
+/** The limit that the options `owner` and `reason` have. Another client may have written more. */
+const MAX_TEXT_BYTES = 256;
 /** The last part of the keys of this library, of Go's client, etcdctl and jetcd. */
 const LEASE_AND_NUMBER = /^[1-9a-f][0-9a-f]{0,15}(-[1-9][0-9]*)?$/;
 
@@ -38,6 +38,8 @@ export class SeenEntry {
   /** When it joined the queue, by the clock of its client. */
   readonly since: Date | undefined;
   readonly permits: number | undefined;
+  /** Why its caller wants the lock, if it has said so. */
+  readonly reason: string | undefined;
   /** Of a candidate of an election. */
   readonly value: string | undefined;
   /** The kind of a queue in which the key is directly under the name. */
@@ -54,9 +56,10 @@ export class SeenEntry {
     this.createRevision = kv.createRevision;
     this.modRevision = kv.modRevision;
     if (!isRead) return;
-    const { owner, since, permits, id } = parseEntryValue(kv.value);
+    const { owner, since, permits, id, reason } = parseEntryValue(kv.value);
     this.leaseId = kv.leaseId;
     this.owner = owner === undefined ? undefined : cut(owner);
+    this.reason = reason === undefined ? undefined : cut(reason);
     this.since = dateOf(since);
     this.permits = permits;
     const key = this.bytes.toString();
@@ -103,10 +106,10 @@ export class SeenEntry {
   /** `place`: what it does there if its client lives. */
   contenderIn(name: string, place: "holding" | "waiting", ttlRemainingMs?: number): Contender {
     const state = this.isDelay ? "dead" : place;
-    const { key, createRevision: revision, leaseId, owner, value, bytes } = this;
+    const { key, createRevision: revision, leaseId, owner, reason, value, bytes } = this;
     // The caller may change its date.
     const since = this.since && new Date(this.since);
-    const data = { name, key, state, revision, leaseId, owner, since, value, ttlRemainingMs };
+    const data = { name, key, state, revision, leaseId, owner, since, reason, value, ttlRemainingMs };
     const toJSON = (): Record<string, unknown> => ({
       ...data,
       revision: revision.toString(),
@@ -120,11 +123,11 @@ export class SeenEntry {
 }
 
 /** Cuts between two characters, never within one. */
-function cut(owner: string): string {
+function cut(text: string): string {
   // Not by a TextEncoder: some test environments have none. A part of the longer string would keep all of it in memory.
-  if (Buffer.byteLength(owner) <= MAX_OWNER_BYTES) return owner;
-  const bytes = Buffer.alloc(MAX_OWNER_BYTES);
-  return bytes.toString("utf8", 0, bytes.write(owner));
+  if (Buffer.byteLength(text) <= MAX_TEXT_BYTES) return text;
+  const bytes = Buffer.alloc(MAX_TEXT_BYTES);
+  return bytes.toString("utf8", 0, bytes.write(text));
 }
 
 function dateOf(since: string | undefined): Date | undefined {

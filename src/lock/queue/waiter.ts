@@ -31,6 +31,8 @@ export interface WaiterOptions {
   readonly options?: CheckedLock;
   /** The value of its key, instead of the data for `inspect`. An adopted entry keeps its value. */
   readonly value?: string;
+  /** Why its caller wants the lock, for the data for `inspect`. */
+  readonly reason?: string;
   /** Called when its entry is in the queue or never will be: later calls can no longer come before it. */
   readonly onJoined?: () => void;
   /** Called with the number of entries that must end before its own, if the answer to its join shows it. */

@@ -44,6 +44,15 @@ export interface QueueWaitOptions extends WaitOptions {
   readonly rejoin?: boolean | undefined;
 }
 
+/** The options of a call that waits for a lock. */
+export interface LockWaitOptions extends QueueWaitOptions {
+  /**
+   * Why the lock is wanted, such as `"deploy 4711"`: shown to its holder (`onWanted`) and to whoever looks at the queue, and after the
+   * grant for as long as the lock is held. 1 to 256 bytes. Anybody who may read the queue in etcd sees it. @default none
+   */
+  readonly reason?: string | undefined;
+}
+
 export interface CloseOptions {
   /**
    * Milliseconds, 0 or more. `close` refuses new calls, keeps renewing until every hold is released or this time has

@@ -98,6 +98,25 @@ describe.each(WAITING)("%s", (name, call, known) => {
   });
 });
 
+const REASONED = WAITING.filter(([name]) => /^(?!try).*lock|^(acquire|withPermit)$/i.test(name));
+
+test.each(REASONED)("%s rejects a reason that is none", async (_, call) => {
+  const rule = "a string of at most 256 bytes";
+  const formed = "a well-formed string of at most 256 bytes";
+  for (const each of [
+    wrongType("reason", rule, 7),
+    outOfRange("reason", formed, "é".repeat(129), `"${"é".repeat(60)}…"`),
+    outOfRange("reason", formed, "\ud800", String.raw`"\ud800"`),
+  ])
+    expectMisuse(await rejection(() => call(given(each))), each);
+});
+
+test.each(WAITING.filter((each) => !REASONED.includes(each)))("%s knows no reason", async (_, call) => {
+  const error = await rejection(() => call({ reason: "why" } as never));
+
+  expect((error as Error).message).toMatch(/^Unknown option reason of /);
+});
+
 describe.each(CLOSING)("%s", (_, call) => {
   const rule = "a number of milliseconds from 0 to 2147483647";
   const cases = [

@@ -36,6 +36,7 @@ describe("a line", () => {
         owner: text,
         since: new Date(NaN),
         value: text,
+        reason: text,
         ttlRemainingMs: 1,
         toJSON: () => ({}),
       };

@@ -11,6 +11,7 @@ const holder = (more: Partial<Contender> = {}): Contender => ({
   ...{ name: "orders/17", key: "orders/17/6a1f", state: "holding", revision: 41n, leaseId: 0x6a1fn },
   ...{ owner: "web-3", since: new Date(world.clock.date().getTime() - 41_000), ttlRemainingMs: 9000 },
   value: undefined,
+  reason: undefined,
   toJSON: () => ({}),
   ...more,
 });

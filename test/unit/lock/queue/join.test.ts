@@ -56,7 +56,7 @@ function world() {
 describe("several names", () => {
   test("are held by an earlier attempt that put them into empty queues, without another request", async () => {
     const { lease, sent, failed, puts } = world();
-    const waiter = new MultiWaiter(lease, ["a", "b"]);
+    const waiter = new MultiWaiter(lease, { names: ["a", "b"] });
     const [a, b] = await puts();
 
     await failed(found(a, 90n), found(b, 90n));
@@ -71,7 +71,7 @@ describe("several names", () => {
 
   test("whose keys were not put together are given back, and joined anew", async () => {
     const { clock, lease, failed, puts, deleted } = world();
-    const waiter = new MultiWaiter(lease, ["a", "b"]);
+    const waiter = new MultiWaiter(lease, { names: ["a", "b"] });
     await failed(NOTHING, NOTHING);
     const [a, b] = await puts();
 
@@ -84,7 +84,7 @@ describe("several names", () => {
 
   test("join under another number where a key is another client's, and give the others back", async () => {
     const { clock, lease, failed, executed, puts, deleted } = world();
-    void new MultiWaiter(lease, ["a", "b"]);
+    void new MultiWaiter(lease, { names: ["a", "b"] });
     await failed(NOTHING, NOTHING);
     const [a, b] = await puts();
 

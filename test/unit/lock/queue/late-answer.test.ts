@@ -27,7 +27,7 @@ test("a join that is answered after the deadline rejects as one that never joine
 
 test("a join of several names that is answered after the deadline rejects as one that never joined", async () => {
   const cluster = new FakeCluster();
-  const waiter = new MultiWaiter(cluster.lease(TTL_SECONDS), ["a", "b"]);
+  const waiter = new MultiWaiter(cluster.lease(TTL_SECONDS), { names: ["a", "b"] });
   await answeredLate(cluster);
 
   await expect(waiter.granted).rejects.toMatchObject({ code: "SESSION_LOST", loss: "expired" });
@@ -48,7 +48,7 @@ test.each(["before its turn comes", "after its turn has come and before its call
   async (when) => {
     const cluster = new FakeCluster();
     const lease = cluster.lease(TTL_SECONDS);
-    const waiter = new MultiWaiter(lease, ["a"]);
+    const waiter = new MultiWaiter(lease, { names: ["a"] });
     let outcome: unknown = "none";
     waiter.granted.then(
       () => (outcome = "granted"),

@@ -1,6 +1,7 @@
 // The members of an etcd inside this process, and what a test does behind the back of its clients: for `memoryEtcd`, whose clients are
 // in this process too, and for `startDevEtcd`, whose clients come by TCP.
 import type { SimEtcd } from "./memory/etcd.js";
+import { createdAt, type KvAnswer, type KvRequest, type RangeResult, type TxnResult } from "./memory/kv.js";
 import { isRefusal } from "./memory/protocol.js";
 import type { EtcdTime } from "./memory/time.js";
 import type { Applied } from "./memory/txn.js";
@@ -137,17 +138,16 @@ export class InsideBackdoor implements Backdoor {
 
   async remove(keys: readonly string[], revision: bigint): Promise<boolean> {
     this.inside.history.add("  ", () => `the test deletes ${keys.join(", ")}`);
-    const compare = keys.map((key) => ({ kind: "created at", key, revision }) as const);
+    const compare = keys.map((key) => createdAt(key, revision));
     const success = keys.map((key) => ({ kind: "delete", key }) as const);
-    const result = await this.#ask({ kind: "txns", txns: [{ queues: [], compare, success, failure: [] }] });
-    return (result as { txns: { succeeded: boolean }[] }).txns[0]!.succeeded;
+    return (await this.#askKv<TxnResult>({ kind: "txn", compare, success, failure: [] })).succeeded;
   }
 
   async keys(prefix: string): Promise<string[]> {
     const { key, end = "" } = rangeOfPrefix(prefix);
     const range = { key: Buffer.from(key, "latin1"), end: end === "" ? "\0" : Buffer.from(end, "latin1") };
-    const result = await this.#ask({ kind: "range", range });
-    return (result as { kvs: { key: Buffer }[] }).kvs.map((kv) => kv.key.toString());
+    const { kvs } = await this.#askKv<RangeResult>({ kind: "range", ...range });
+    return kvs.map((kv) => kv.key.toString());
   }
 
   async leftovers(): Promise<Leftovers> {
@@ -164,6 +164,10 @@ export class InsideBackdoor implements Backdoor {
     const found = find();
     if (found === undefined) throw new Error(`No member leads within ${LIMIT_MS} ms`);
     return found;
+  }
+
+  async #askKv<Answer extends KvAnswer>(request: KvRequest & { kind: Answer["kind"] }): Promise<Answer> {
+    return ((await this.#ask({ kind: "kv", request })) as { kv: Answer }).kv;
   }
 
   async #ask(request: Applied): Promise<object> {

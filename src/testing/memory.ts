@@ -4,13 +4,13 @@ import { randomUUID } from "node:crypto";
 import { MEMORY, type MemoryEntries, type MemoryEntry, type NewMember } from "../etcd/transport.js";
 import type { Cluster } from "../index.js";
 import { SimEtcd } from "./memory/etcd.js";
+import { oneTxn, onlyReads } from "./memory/kv.js";
 import { Link, type LinkProfile, type LinkState } from "./memory/network/link.js";
 import { SimMember } from "./memory/network/member.js";
 import { type CallListener, LinkWire } from "./memory/network/wire.js";
 import type { UnaryRequest } from "./memory/protocol.js";
 import { Random } from "./memory/random.js";
 import { type EtcdTime, RealTime, VirtualTime } from "./memory/time.js";
-import { isReadonly } from "./memory/txn.js";
 import { History } from "./history.js";
 import { type Inside, InsideBackdoor, InsideMember, KEPT_CHANGES, nameOf, type Way } from "./inside.js";
 import {
@@ -433,4 +433,6 @@ class InsideEtcd extends RunningEtcd implements MemoryEtcd {
 }
 
 const isWrite = (request: UnaryRequest): boolean =>
-  request.kind === "txns" ? !isReadonly(request.txns) : request.kind === "grant" || request.kind === "revoke";
+  request.kind === "txns"
+    ? !onlyReads(oneTxn(request.txns))
+    : request.kind === "grant" || request.kind === "revoke";

@@ -1,9 +1,9 @@
 // The services v3lock and v3election, by which jetcd locks and elects: the member does what Go's package `concurrency` does in a client
 // (server/etcdserver/api/v3lock, v3election).
 import type { LeaseAnswer, WatchAnswer } from "../../etcd/port.js";
-import type { KvAnswer, KvCompare, KvPut, KvRange, KvRequest, VersionedKeyValue } from "../memory/kv.js";
+import { createdAt, type KvAnswer, type KvPut, type KvRange, type KvRequest } from "../memory/kv.js";
 import { isRefusal, type Refusal, type UnaryRequest } from "../memory/protocol.js";
-import { bytesOf, bytesOfValue } from "../memory/store.js";
+import { bytesOf, bytesOfValue, type StoredKeyValue } from "../memory/store.js";
 import { rangeOfPrefix } from "../memory/users.js";
 import { kvMessage } from "./kv.js";
 import { headerOf, type ServedMember, type WithHeader } from "./member.js";
@@ -80,25 +80,14 @@ const INTERNAL = 13;
 const TTL_SECONDS = 60;
 const NO_BYTES = Buffer.alloc(0);
 
-/** The order of a queue is that of the create revisions. */
-const CREATE_REVISION = { target: 2, create: 1 };
-const [OLDEST_FIRST, NEWEST_FIRST] = [1, 2];
-
-const READ: Omit<KvRange, "key" | "end"> = {
-  ...{ kind: "range", limit: 1, revision: 0n, order: OLDEST_FIRST, target: CREATE_REVISION.target },
-  ...{ serializable: false, keysOnly: false, countOnly: false },
-  ...{ minModRevision: 0n, maxModRevision: 0n, minCreateRevision: 0n, maxCreateRevision: 0n },
-};
+const NEWEST_FIRST = { order: "newest first" } as const;
+const READ = { kind: "range", limit: 1, order: "oldest first" } as const;
 
 /** The keys of a queue. */
-function keysOf(name: Buffer): Pick<KvRange, "key" | "end"> {
+function keysOf(name: Buffer): Record<"key" | "end", Buffer> {
   const { key, end = "" } = rangeOfPrefix(`${name.toString()}/`);
   return { key: Buffer.from(key, "latin1"), end: Buffer.from(end, "latin1") };
 }
-
-const createdAt = (key: Buffer, revision: bigint): KvCompare => ({
-  ...{ key, end: undefined, result: 0, target: CREATE_REVISION.create, with: revision },
-});
 
 type Of<Kind extends KvAnswer["kind"]> = Extract<KvAnswer, { kind: Kind }>;
 type WithKv<Kind extends KvAnswer["kind"]> = WithHeader & { readonly kv: Of<Kind> };
@@ -138,19 +127,11 @@ class Caller {
   }
 
   /** Puts a key for the lease unless it has one, and resolves with the key when no older one is before it. */
-  async lock(name: Buffer, lease: bigint, value: Buffer): Promise<VersionedKeyValue & WithHeader> {
+  async lock(name: Buffer, lease: bigint, value: Buffer): Promise<StoredKeyValue & WithHeader> {
     const leaseId = lease === 0n ? await this.#grant() : lease;
     const key = Buffer.concat([name, Buffer.from(`/${BigInt.asUintN(64, leaseId).toString(16)}`)]);
-    const put: KvPut = {
-      kind: "put",
-      key,
-      value,
-      leaseId,
-      previous: false,
-      ignoreValue: false,
-      ignoreLease: false,
-    };
-    const own = { key, end: undefined };
+    const put: KvPut = { kind: "put", key, value, leaseId };
+    const own = { key };
     const compare = [createdAt(key, 0n)];
     const { kv: joined } = await this.kv<"txn">({
       kind: "txn",
@@ -163,7 +144,7 @@ class Caller {
     try {
       // The lease had a key there already, as a leader has that campaigns once more.
       if (!joined.succeeded && !bytesOfValue(mine).equals(value)) await this.kv<"put">(put);
-      const older = { ...keysOf(name), order: NEWEST_FIRST, maxCreateRevision: mine.createRevision - 1n };
+      const older = { ...keysOf(name), ...NEWEST_FIRST, maxCreateRevision: mine.createRevision - 1n };
       for (;;) {
         const { found, header } = await this.first(older);
         if (found === undefined) break;
@@ -180,7 +161,7 @@ class Caller {
 
   /** Deletes a key if it still is the one of that revision. */
   remove(key: Buffer, revision: bigint): Promise<WithKv<"txn">> {
-    const deletion: KvRequest = { kind: "deletion", key, end: undefined, previous: false };
+    const deletion: KvRequest = { kind: "delete", key };
     return this.kv<"txn">({
       ...{ kind: "txn", compare: [createdAt(key, revision)], success: [deletion], failure: [] },
     });
@@ -226,12 +207,7 @@ export function lockOf(member: ServedMember): Record<string, Method> {
       return { header: headerOf(header), key };
     }),
     Unlock: calling(member, KEY_REQUEST, HEADER_ONLY, async (caller, { key }) => {
-      const { header } = await caller.kv<"deletion">({
-        kind: "deletion",
-        key,
-        end: undefined,
-        previous: false,
-      });
+      const { header } = await caller.kv<"delete">({ kind: "delete", key });
       return { header: headerOf(header) };
     }),
   };
@@ -256,8 +232,7 @@ export function electionOf(member: ServedMember): Record<string, Method> {
     Proclaim: calling(member, PROCLAIM_REQUEST, HEADER_ONLY, async (caller, { leader, value }) => {
       if (leader === undefined) throw failed(NO_LEADER_KEY);
       const { key, revision, leaseId } = leader;
-      const flags = { previous: false, ignoreValue: false, ignoreLease: false };
-      const put: KvPut = { kind: "put", key, value, leaseId, ...flags };
+      const put: KvPut = { kind: "put", key, value, leaseId };
       const compare = [createdAt(key, revision)];
       const { kv, header } = await caller.kv<"txn">({ kind: "txn", compare, success: [put], failure: [] });
       if (!kv.succeeded) throw failed("election: not leader");
@@ -278,7 +253,7 @@ export function electionOf(member: ServedMember): Record<string, Method> {
           last = what;
           const startRevision = (found?.header.revision ?? member.header.revision ?? 0n) + 1n;
           const { key, end } = keysOf(name);
-          await caller.watch({ key, ...(end && { end }), startRevision, events: "ALL" }, () => true);
+          await caller.watch({ key, end, startRevision, events: "ALL" }, () => true);
         }
       };
       return answering(out, caller, ({ name }) => observe(name));

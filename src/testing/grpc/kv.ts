@@ -5,11 +5,10 @@ import {
   type KvRange,
   type KvRequest,
   type KvTxn,
-  type VersionedKeyValue,
   onlyReads,
 } from "../memory/kv.js";
 import { isRefusal, KEY_NOT_FOUND, type Refusal, REQUEST_TOO_LARGE } from "../memory/protocol.js";
-import { bytesOfValue } from "../memory/store.js";
+import { bytesOfValue, type StoredKeyValue } from "../memory/store.js";
 import { type Done, headerOf, headerOnly, made, type ServedMember, type WithHeader } from "./member.js";
 import * as messages from "./messages.js";
 import { type Metadata, type Method, unary } from "./server.js";
@@ -39,7 +38,7 @@ export function kvOf(member: ServedMember): Record<string, Method> {
       put({ kind: "put", ...request }, metadata, done),
     ),
     DeleteRange: unary(messages.DELETION_REQUEST, messages.DELETION_RESPONSE, (request, done, metadata) =>
-      deletion(deletionOf(request), metadata, done),
+      deletion({ kind: "delete", ...request }, metadata, done),
     ),
     Txn: unary(messages.TXN_REQUEST, messages.TXN_RESPONSE, (request, done, metadata) =>
       txn(txnOf(request), metadata, done),
@@ -64,12 +63,8 @@ function sizeOf(request: KvRequest): number {
   return size;
 }
 
-const rangeOf = (request: messages.RangeRequest): KvRange => ({
-  ...{ ...request, kind: "range", end: request.end, limit: Number(request.limit) },
-});
-
-const deletionOf = (request: messages.DeletionRequest): KvRequest => ({
-  ...{ ...request, kind: "deletion", end: request.end },
+const rangeOf = ({ limit, order, target, ...request }: messages.RangeRequest): KvRange => ({
+  ...{ ...request, kind: "range", limit: Number(limit), order: { direction: order, target } },
 });
 
 function txnOf({ compare, success, failure }: messages.TxnRequest): KvTxn | Refusal {
@@ -87,7 +82,7 @@ function txnOf({ compare, success, failure }: messages.TxnRequest): KvTxn | Refu
 function operationOf({ range, put, deletion, txn }: messages.OperationMessage): KvRequest | Refusal {
   if (range) return rangeOf(range);
   if (put) return { kind: "put", ...put };
-  if (deletion) return deletionOf(deletion);
+  if (deletion) return { kind: "delete", ...deletion };
   return txn ? txnOf(txn) : KEY_NOT_FOUND;
 }
 
@@ -97,7 +92,7 @@ function compareOf({ key, end, result, target, ...given }: messages.CompareMessa
   return { key, end, result, target, with: numbers[target] ?? 0n };
 }
 
-export const kvMessage = (kv: VersionedKeyValue): messages.KeyValueMessage => ({
+export const kvMessage = (kv: StoredKeyValue): messages.KeyValueMessage => ({
   ...kv,
   value: bytesOfValue(kv),
 });
@@ -114,7 +109,7 @@ const putAnswer = ({ previous }: Of<"put">, header: messages.HeaderMessage): mes
 });
 
 const deletionAnswer = (
-  { deleted, previous }: Of<"deletion">,
+  { deleted, previous }: Of<"delete">,
   header: messages.HeaderMessage,
 ): messages.DeletionResponse => ({ header, deleted, previous: previous.map(kvMessage) });
 
@@ -133,7 +128,7 @@ function operationAnswer(answer: KvAnswer): messages.AnswerMessage {
       return { range: rangeAnswer(answer, header) };
     case "put":
       return { put: putAnswer(answer, header) };
-    case "deletion":
+    case "delete":
       return { deletion: deletionAnswer(answer, header) };
     case "txn":
       return { txn: txnAnswer(answer, header) };

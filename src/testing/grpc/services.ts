@@ -1,7 +1,7 @@
 // The services of etcd that its clients use, on one member of an etcd in this process.
 import type { LeaseAnswer, WatchAnswer } from "../../etcd/port.js";
-import { versioned } from "../memory/kv.js";
 import { isRefusal, type Refusal, type WatchCommand } from "../memory/protocol.js";
+import type { StoredKeyValue } from "../memory/store.js";
 import { authOf, clusterOf, maintenanceOf } from "./admin.js";
 import { electionOf, lockOf } from "./concurrency.js";
 import { kvMessage, kvOf, MAX_REQUEST_BYTES } from "./kv.js";
@@ -156,13 +156,12 @@ function* watchAnswers(
     compactRevision: compacted ? store.compacted : 0n,
   };
   const events = answer.events.map(({ kind, kv }) => {
-    const state = kind === "PUT" ? store.stateAt(kv.key, kv.modRevision) : undefined;
     // A key that is created has none, though a deletion in the same transaction may have come before.
     const isNew = kv.createRevision === kv.modRevision;
-    const before = previous && !isNew ? store.stateAt(kv.key, kv.modRevision - 1n) : undefined;
+    const before = previous && !isNew ? store.at(kv.key, kv.modRevision - 1n) : undefined;
     return {
-      ...{ type: kind === "PUT" ? 0 : 1, kv: kvMessage({ ...kv, version: state?.version ?? 0n }) },
-      previous: before && kvMessage(versioned(before)),
+      ...{ type: kind === "PUT" ? 0 : 1, kv: kvMessage(kv as StoredKeyValue) },
+      previous: before && kvMessage(before),
     };
   });
   const sizes = events.map(({ kv, previous: before }) => bytesOf(kv) + (before ? bytesOf(before) : 0));

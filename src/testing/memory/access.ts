@@ -1,10 +1,10 @@
-import type { Operation, Txn, WatchRequest } from "../../etcd/port.js";
+import type { WatchRequest } from "../../etcd/port.js";
 import type { Scheduler } from "./event-queue.js";
 import { type KvRequest, branches, checkKv, onlyReads, puts } from "./kv.js";
 import type { Leases } from "./leases.js";
 import {
-  EMPTY_KEY,
   INVALID_TOKEN,
+  type MemberRequest,
   NO_SPACE,
   OLD_REVISION,
   PERMISSION_DENIED,
@@ -12,12 +12,10 @@ import {
   USER_EMPTY,
   USER_NOT_FOUND,
   type UnaryReply,
-  type UnaryRequest,
   isRefusal,
 } from "./protocol.js";
 import type { AuthQuirks } from "./quirks.js";
 import { type Interval, intervalOf } from "./store.js";
-import { checkTxns, isReadonly } from "./txn.js";
 import { type AuthInfo, type AuthStore, NO_USER, type Tokens } from "./users.js";
 
 export interface AccessOptions {
@@ -56,9 +54,10 @@ export class AccessControl {
    * What the member that gets a request checks before it proposes it: the size of the backend, then the request itself, then the
    * token. Returns who makes the request, or undefined if no permission and no quota has to be checked later.
    */
-  admit(request: UnaryRequest): Refusal | AuthInfo | undefined {
+  admit(request: MemberRequest): Refusal | AuthInfo | undefined {
     if (this.#options.quota.rejects(request)) return NO_SPACE;
-    const malformed = checkForm(request);
+    // What etcd rejects before it checks the token (api/v3rpc/key.go).
+    const malformed = request.kind === "kv" ? checkKv(request.request) : undefined;
     if (malformed) return malformed;
     if (this.#idle) return undefined;
     if (this.#ignoresTokens(request)) return NO_USER;
@@ -67,7 +66,7 @@ export class AccessControl {
   }
 
   /** Checks and executes a request that is applied. */
-  apply(request: UnaryRequest, info: AuthInfo, run: () => object): object {
+  apply(request: MemberRequest, info: AuthInfo, run: () => object): object {
     const refusal = this.decide(request, info);
     if (refusal) return refusal;
     const answer = run();
@@ -78,16 +77,17 @@ export class AccessControl {
    * What is checked when a request is applied: the alarm, then permissions. Users and roles are not part of the log here: a
    * request that goes through raft is decided once, when it is committed (`Cluster.committed`), and each member applies that.
    */
-  decide(request: UnaryRequest, info: AuthInfo): Refusal | undefined {
+  decide(request: MemberRequest, info: AuthInfo): Refusal | undefined {
     const { quota, auth, quirks } = this.#options;
-    const readonly = isReadonlyRequest(request);
+    const isOfKeys = request.kind === "kv";
+    // Reads do not go through raft.
+    const readonly = isOfKeys && onlyReads(request.request);
     if (quota.isCapped(request)) return NO_SPACE;
-    const isOfKeys = request.kind === "txns" || request.kind === "kv";
     const isWrite = (isOfKeys && !readonly) || request.kind === "revoke";
     const isUnchecked = isWrite && quota.alarm && quirks.alarmSkipsPermissions;
     const denied = isUnchecked ? undefined : checkRequest(this.#options, request, info);
     if (denied) return denied;
-    // The reads that do not go through raft check the revision again (doSerialize).
+    // They check the revision again (doSerialize).
     const isStale = readonly && info.revision !== 0 && info.revision < auth.revision;
     return isStale ? OLD_REVISION : undefined;
   }
@@ -145,7 +145,7 @@ export class AccessControl {
   }
 
   /** Whether the token is not checked. */
-  #ignoresTokens(request: UnaryRequest): boolean {
+  #ignoresTokens(request: MemberRequest): boolean {
     const { auth, quirks } = this.#options;
     if (request.kind === "administer")
       return request.needs === "nothing" || (request.needs === "user" && !quirks.leasesNeedUser);
@@ -154,7 +154,7 @@ export class AccessControl {
     return request.withoutKeys && !quirks.leasesNeedUser;
   }
 
-  #checkUser(request: UnaryRequest, { username, revision }: AuthInfo): Refusal | undefined {
+  #checkUser(request: MemberRequest, { username, revision }: AuthInfo): Refusal | undefined {
     const { quirks, auth } = this.#options;
     const { kind } = request;
     if (!auth.enabled) return undefined;
@@ -177,13 +177,6 @@ const CODE_NAMES: Readonly<Record<number, string>> = {
   16: "Unauthenticated",
 };
 
-/** What etcd rejects before it checks the token (api/v3rpc/key.go). */
-function checkForm(request: UnaryRequest): Refusal | undefined {
-  if (request.kind === "kv") return checkKv(request.request);
-  if (request.kind === "txns") return checkTxns(request.txns);
-  return request.kind === "range" && request.range.key.length === 0 ? EMPTY_KEY : undefined;
-}
-
 /** Which permissions a request needs (etcdserver/apply_auth.go, etcdserver/v3_server.go). */
 
 interface Context {
@@ -192,22 +185,10 @@ interface Context {
   readonly quirks: AuthQuirks;
 }
 
-/** Reads, which do not go through raft. */
-export const isReadonlyRequest = (request: UnaryRequest): boolean =>
-  request.kind === "kv"
-    ? onlyReads(request.request)
-    : request.kind === "txns"
-      ? isReadonly(request.txns)
-      : request.kind === "range";
-
-export function checkRequest(context: Context, request: UnaryRequest, info: AuthInfo): Refusal | undefined {
+export function checkRequest(context: Context, request: MemberRequest, info: AuthInfo): Refusal | undefined {
   switch (request.kind) {
-    case "range":
-      return context.auth.check(info, "read", intervalOf(request.range.key, request.range.end));
-    case "txns":
-      return checkRightsOfAll(context, request.txns, info);
     case "kv":
-      return checkRightsOfKv(context, request.request, info);
+      return checkRights(context, request.request, info);
     case "revoke":
       return revokeRights(context, request.leaseId, info);
     case "timeToLive":
@@ -220,43 +201,8 @@ export function checkRequest(context: Context, request: UnaryRequest, info: Auth
   }
 }
 
-function checkRightsOfAll(context: Context, txns: readonly Txn[], info: AuthInfo): Refusal | undefined {
-  if (txns.length > 1 && context.quirks.nestedTxnsUnchecked) return undefined;
-  for (const txn of txns) {
-    const refusal = checkRights(context, txn, info);
-    if (refusal) return refusal;
-  }
-  return undefined;
-}
-
-/** Both branches, whichever is taken. */
-function checkRights(
-  context: Context,
-  { compare, success, failure }: Txn,
-  info: AuthInfo,
-): Refusal | undefined {
-  for (const each of compare) {
-    const end = each.kind === "nothing in" ? each.end : undefined;
-    const refusal = context.auth.check(info, "read", intervalOf(each.key, end));
-    if (refusal) return refusal;
-  }
-  for (const operation of [...success, ...failure]) {
-    const refusal = checkOperation(context, operation, info);
-    if (refusal) return refusal;
-  }
-  return undefined;
-}
-
-function checkOperation(context: Context, operation: Operation, info: AuthInfo): Refusal | undefined {
-  const { auth, quirks } = context;
-  if (operation.kind === "range") return auth.check(info, "read", intervalOf(operation.key, operation.end));
-  const refusal = auth.check(info, "write", intervalOf(operation.key, undefined));
-  if (refusal || operation.kind === "delete" || quirks.leasesOfPutsUnchecked) return refusal;
-  return writeRights(context, operation.leaseId, info);
-}
-
-/** As `checkRights`, for the requests of any client. */
-function checkRightsOfKv(context: Context, request: KvRequest, info: AuthInfo): Refusal | undefined {
+/** Those of both branches, whichever is taken. */
+function checkRights(context: Context, request: KvRequest, info: AuthInfo): Refusal | undefined {
   const { auth, quirks } = context;
   if (request.kind === "txn") {
     for (const { key, end } of request.compare) {
@@ -265,7 +211,7 @@ function checkRightsOfKv(context: Context, request: KvRequest, info: AuthInfo): 
     }
     for (const each of branches(request)) {
       if (each.kind === "txn" && quirks.nestedTxnsUnchecked) continue;
-      const refusal = checkRightsOfKv(context, each, info);
+      const refusal = checkRights(context, each, info);
       if (refusal) return refusal;
     }
     return undefined;
@@ -348,19 +294,19 @@ export class Quota {
   }
 
   /** Whether the member that gets the request rejects it. */
-  rejects(request: UnaryRequest): boolean {
+  rejects(request: MemberRequest): boolean {
     if (!this.#full || !this.#isCostly(request)) return false;
     this.alarm = true;
     return true;
   }
 
   /** Whether the alarm rejects the request when it is applied (applierV3Capped). */
-  isCapped(request: UnaryRequest): boolean {
+  isCapped(request: MemberRequest): boolean {
     return this.alarm && this.#isCostly(request);
   }
 
   /** Whether a request that was executed is rejected all the same (quotaApplierV3). */
-  crosses(request: UnaryRequest): boolean {
+  crosses(request: MemberRequest): boolean {
     if (!this.#crossing || !this.#isCostly(request)) return false;
     this.fill();
     this.alarm = true;
@@ -368,12 +314,8 @@ export class Quota {
   }
 
   /** Puts, also those of the branch that is not taken, and grants (storage/quota.go). */
-  #isCostly(request: UnaryRequest): boolean {
-    if (request.kind === "kv") return puts(request.request, !this.#quirks.nestedPutsAreFree);
-    if (request.kind !== "txns") return request.kind === "grant";
-    return (request.txns.length === 1 || !this.#quirks.nestedPutsAreFree) && request.txns.some(putsKey);
+  #isCostly(request: MemberRequest): boolean {
+    if (request.kind !== "kv") return request.kind === "grant";
+    return puts(request.request, !this.#quirks.nestedPutsAreFree);
   }
 }
-
-const isPut = ({ kind }: Operation): boolean => kind === "put";
-const putsKey = ({ success, failure }: Txn): boolean => success.some(isPut) || failure.some(isPut);

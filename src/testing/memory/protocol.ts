@@ -11,16 +11,25 @@ export interface Refusal {
   readonly code: number;
 }
 
-export type UnaryRequest = RequestBody & {
+/** As a member gets it. */
+export type UnaryRequest = MemberRequest | (PortRequest & WithToken);
+
+/** What the port asks of keys: the member makes a `kv` of it. */
+type PortRequest =
+  | { readonly kind: "txns"; readonly txns: readonly Txn[] }
+  | { readonly kind: "range"; readonly range: Range };
+
+/** As it is executed. */
+export type MemberRequest = RequestBody & WithToken;
+
+interface WithToken {
   /** The client's token; default: none. */
   readonly token?: string | undefined;
-};
+}
 
 type RequestBody =
-  /** As any client may send it. The port has `txns` and `range`. */
+  /** As any client may send it. */
   | { readonly kind: "kv"; readonly request: KvRequest }
-  | { readonly kind: "txns"; readonly txns: readonly Txn[] }
-  | { readonly kind: "range"; readonly range: Range }
   | { readonly kind: "grant"; readonly leaseId: bigint; readonly ttlSeconds: number }
   | { readonly kind: "revoke"; readonly leaseId: bigint }
   | { readonly kind: "timeToLive"; readonly leaseId: bigint; readonly withoutKeys: boolean }

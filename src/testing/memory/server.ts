@@ -1,9 +1,10 @@
-import type { Header, LeaseAnswer, WatchAnswer, WatchRequest } from "../../etcd/port.js";
+import type { Header, LeaseAnswer, TxnAnswer, WatchAnswer, WatchRequest } from "../../etcd/port.js";
 import type { Scheduler } from "./event-queue.js";
 import type { AccessControl } from "./access.js";
-import { isSerializable, onlyReads } from "./kv.js";
+import { type KvAnswer, type TxnResult, isSerializable, oneTxn, onlyReads } from "./kv.js";
 import type { Leases } from "./leases.js";
 import {
+  type MemberRequest,
   NO_LEADER,
   type Refusal,
   type ServerStream,
@@ -16,7 +17,7 @@ import {
 } from "./protocol.js";
 import type { MemberProcess } from "./raft/member-process.js";
 import type { Random } from "./random.js";
-import { type Replica, type TxnResults, apply, isReadonly } from "./txn.js";
+import { type Replica, apply } from "./txn.js";
 import type { AuthInfo } from "./users.js";
 import { WatchServerStream } from "./watch-stream.js";
 import type { Watches } from "./watches.js";
@@ -37,8 +38,7 @@ export interface MemberState extends Replica {
 
 type Out<Answer> = (answer: Answer | Refusal) => void;
 type Reply = (result: object) => void;
-type Asked = Exclude<UnaryRequest, { kind: "authenticate" }>;
-type Read = Asked & { kind: "txns" | "range" | "kv" };
+type Asked = Exclude<MemberRequest, { kind: "authenticate" }>;
 
 /** One member. The only one of a cluster answers each call immediately: delays are the network's. */
 export class SimEtcdServer implements SimServer {
@@ -58,9 +58,12 @@ export class SimEtcdServer implements SimServer {
     process.deliver(() => {
       if (request.kind === "authenticate")
         return consensus.read((refusal) => (refusal ? reply(refusal) : access.authenticate(request, reply)));
-      const info = access.admit(request);
+      const asked = asAnyClient(request);
+      const info = access.admit(asked);
       if (isRefusal(info)) return reply(info);
-      this.#execute(request, info, (answer) => reply(isRefusal(answer) ? answer : { answer }));
+      this.#execute(asked, info, (result) =>
+        reply(isRefusal(result) ? result : { answer: asPort(request, result) }),
+      );
     });
   }
 
@@ -130,16 +133,14 @@ export class SimEtcdServer implements SimServer {
   #execute(request: Asked, info: AuthInfo | undefined, reply: Reply): void {
     const { consensus, access } = this.state;
     switch (request.kind) {
-      case "txns":
-        return this.#executeTxns(request, info, reply);
-      case "kv":
+      case "kv": {
+        // Only writes go through raft (Txn in etcdserver/v3_server.go).
         if (!onlyReads(request.request))
           return consensus.propose(request, (result) => reply(this.#withHeader(result)), info);
-        if (isSerializable(request.request)) return reply(this.#answer(request, info));
-        return this.#read(request, info, reply);
-      case "range":
-        if (request.range.serializable) return reply(this.#answer(request, info));
-        return this.#read(request, info, reply);
+        const answer = (): object => this.#read(request, info);
+        if (isSerializable(request.request)) return reply(answer());
+        return consensus.read((refusal) => reply(refusal ?? answer()));
+      }
       case "administer":
         if (request.isLocal) return reply(this.#withHeader(request.run(access.auth)));
         return consensus.read((refusal) => reply(refusal ?? this.#withHeader(request.run(access.auth))));
@@ -157,36 +158,34 @@ export class SimEtcdServer implements SimServer {
     }
   }
 
-  /** Only a transaction without writes does not go through raft (Txn in etcdserver/v3_server.go). */
-  #executeTxns(request: Asked & { kind: "txns" }, info: AuthInfo | undefined, reply: Reply): void {
-    const { txns } = request;
-    if (!isReadonly(txns))
-      return this.state.consensus.propose(request, (result) => reply(this.#withHeaders(result)), info);
-    const ranges = [...txns[0]!.success, ...txns[0]!.failure];
-    if (ranges.every((range) => range.kind === "range" && range.serializable))
-      return reply(this.#answer(request, info));
-    this.#read(request, info, reply);
-  }
-
-  #read(request: Read, info: AuthInfo | undefined, reply: Reply): void {
-    this.state.consensus.read((refusal) => reply(refusal ?? this.#answer(request, info)));
-  }
-
-  #answer(request: Read, info: AuthInfo | undefined): object {
+  #read(request: Asked & { kind: "kv" }, info: AuthInfo | undefined): object {
     const run = (): object => apply(this.state, request);
-    const result = info ? this.state.access.apply(request, info, run) : run();
-    return request.kind === "txns" ? this.#withHeaders(result) : this.#withHeader(result);
+    return this.#withHeader(info ? this.state.access.apply(request, info, run) : run());
   }
 
   #withHeader(result: object): object {
     return isRefusal(result) ? result : { header: this.header(), ...result };
   }
+}
 
-  #withHeaders(result: object): object {
-    if (isRefusal(result)) return result;
-    const header = this.header();
-    return (result as TxnResults).txns.map(({ succeeded, ranges }) => ({ header, succeeded, ranges }));
-  }
+/** What the port asks of keys is a `kv` for a member. */
+function asAnyClient(request: Exclude<UnaryRequest, { kind: "authenticate" }>): Asked {
+  const { token } = request;
+  if (request.kind === "txns") return { kind: "kv", request: oneTxn(request.txns), token };
+  if (request.kind === "range") return { kind: "kv", request: { kind: "range", ...request.range }, token };
+  return request;
+}
+
+/** The answer to it, as the port has it. */
+function asPort(request: UnaryRequest, answer: object): object {
+  if (request.kind !== "txns" && request.kind !== "range") return answer;
+  const { header, kv } = answer as { readonly header: Header; readonly kv: KvAnswer };
+  if (request.kind === "range") return { header, ...kv };
+  const results = request.txns.length === 1 ? [kv] : (kv as TxnResult).answers;
+  return (results as readonly TxnResult[]).map(({ succeeded, answers }): TxnAnswer => {
+    const ranges = answers.map((each) => (each.kind === "range" ? each : undefined));
+    return { header, succeeded, ranges };
+  });
 }
 
 export interface KeepaliveOptions {
@@ -255,7 +254,7 @@ export interface Consensus {
    * Calls `done` with the result that this member's state has when the request is applied there, or with a refusal. `info`: the
    * user of the request; undefined: no permission is checked.
    */
-  propose(request: UnaryRequest, done: (result: object) => void, info?: AuthInfo): void;
+  propose(request: MemberRequest, done: (result: object) => void, info?: AuthInfo): void;
   /** Calls `then` when this member has applied all that was committed before, or with the refusal. */
   read(then: (refusal?: Refusal) => void): void;
   /** Calls `answer` with the granted TTL, with 0 if there is no such lease, or with a refusal. */
@@ -271,7 +270,7 @@ const RAFT_TERM = 2n;
 /** The only member of a cluster executes everything immediately: delays are the network's. */
 export function solo(
   leases: Leases,
-  apply: (request: UnaryRequest, info: AuthInfo | undefined) => object,
+  apply: (request: MemberRequest, info: AuthInfo | undefined) => object,
 ): Consensus {
   return {
     term: RAFT_TERM,

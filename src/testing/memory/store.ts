@@ -1,10 +1,22 @@
 import type { KeyValue, WatchEvent } from "../../etcd/port.js";
 import { COMPACTED, FUTURE_REVISION, type Refusal } from "./protocol.js";
 
+/** A key as etcd keeps it. */
+export interface StoredKeyValue extends KeyValue {
+  /** How often the key was put since its creation; 0 in the event of its deletion. */
+  readonly version: bigint;
+  /** A value that is no text, as another client than leasehold may put it. The port has its text. */
+  readonly bytes?: Buffer | undefined;
+}
+
+interface StoredEvent extends WatchEvent {
+  readonly kv: StoredKeyValue;
+}
+
 /** What one revision changed, in the order of the operations. */
 export interface Change {
   readonly revision: bigint;
-  readonly events: readonly WatchEvent[];
+  readonly events: readonly StoredEvent[];
   /** The key of each event, one character per byte. */
   readonly names: readonly string[];
 }
@@ -16,11 +28,8 @@ export interface Put {
   readonly leaseId: bigint;
 }
 
-/** A value that is no text, as another client than leasehold may put it. The port has its text. */
-type WithBytes = KeyValue & { readonly bytes?: Buffer };
-
 /** The value as it was put. */
-export const bytesOfValue = (kv: KeyValue): Buffer => (kv as WithBytes).bytes ?? Buffer.from(kv.value);
+export const bytesOfValue = ({ bytes, value }: StoredKeyValue): Buffer => bytes ?? Buffer.from(value);
 
 /** How much a change adds to the weight of a store: 1 for each key, and more for a long value. */
 const weightOf = ({ events }: Change): number => {
@@ -37,7 +46,7 @@ export class Store {
   #weight = 0;
   readonly #listeners: ((change: Change) => void)[] = [];
   /** What the write that runs has changed. */
-  #events: WatchEvent[] = [];
+  #events: StoredEvent[] = [];
   #names: string[] = [];
   #revision = 1n;
   #compacted = -1n;
@@ -65,7 +74,7 @@ export class Store {
   }
 
   /** The present keys, in the order of their bytes. */
-  get keys(): readonly KeyValue[] {
+  get keys(): readonly StoredKeyValue[] {
     return this.#index.living.map(({ states }) => states.at(-1)!.kv!);
   }
 
@@ -75,9 +84,9 @@ export class Store {
     return this.#history.slice(revision > first ? Number(revision - first) : 0);
   }
 
-  /** How often a present key was put since its creation; 0: there is no such key. */
-  versionOf(key: string | Buffer): bigint {
-    return this.#index.present(bytesOf(key))?.version ?? 0n;
+  /** A key as it is now, also inside of the running write. */
+  present(key: string | Buffer): StoredKeyValue | undefined {
+    return this.#index.present(bytesOf(key));
   }
 
   /** Calls `listener` at the end of each write that changed something, before its revision is the present one. */
@@ -108,8 +117,7 @@ export class Store {
     for (let n = 0; n < events.length; n++) {
       const { kind, kv } = events[n]!;
       const name = names[n]!;
-      const version = (this.#index.present(name)?.version ?? 0n) + 1n;
-      if (kind === "PUT") this.#index.put(name, { revision, kv, version });
+      if (kind === "PUT") this.#index.put(name, kv);
       else this.#index.delete(name, revision);
     }
     this.#written(change);
@@ -128,15 +136,16 @@ export class Store {
     const name = bytesOf(key);
     const before = this.#index.present(name);
     const text = textOf(value);
-    const kv: WithBytes = {
+    const kv: StoredKeyValue = {
       ...(typeof value !== "string" && !Buffer.from(text).equals(value) && { bytes: value }),
       key: this.#index.bytesOf(name),
       value: text,
-      createRevision: before?.kv?.createRevision ?? revision,
+      createRevision: before?.createRevision ?? revision,
       modRevision: revision,
+      version: (before?.version ?? 0n) + 1n,
       leaseId,
     };
-    this.#index.put(name, { revision, kv, version: (before?.version ?? 0n) + 1n });
+    this.#index.put(name, kv);
     this.#changed(name, { kind: "PUT", kv });
   }
 
@@ -149,43 +158,28 @@ export class Store {
     // The event of a deletion has the key and the revision only (storage/mvcc/watchable_store_txn.go).
     const kv = {
       ...{ key: this.#index.bytesOf(name), value: "", leaseId: 0n },
-      ...{ createRevision: 0n, modRevision: revision },
+      ...{ createRevision: 0n, modRevision: revision, version: 0n },
     };
     this.#changed(name, { kind: "DELETE", kv });
   }
 
-  #changed(name: string, event: WatchEvent): void {
+  #changed(name: string, event: StoredEvent): void {
     this.#events.push(event);
     this.#names.push(name);
   }
 
   /** The keys of an interval, in the order of their bytes. Revision 0 or less is the present one. */
-  read(interval: Interval, revision = 0n): Refusal | KeyValue[] {
-    return this.#read(interval, revision, ({ kv }) => kv);
-  }
-
-  /** As `read()`, with their versions. */
-  states(interval: Interval, revision = 0n): Refusal | LivingState[] {
-    return this.#read(interval, revision, (state) => (isLiving(state) ? state : undefined));
-  }
-
-  /** What a key was at a revision; undefined: it was not there, or that revision is compacted. */
-  stateAt(key: string | Buffer, revision: bigint): LivingState | undefined {
-    if (revision < this.#compacted) return undefined;
-    const found = this.#index.at(bytesOf(key), revision);
-    return found && isLiving(found) ? found : undefined;
-  }
-
-  #read<Found>(
-    interval: Interval,
-    revision: bigint,
-    of: (state: KeyState) => Found | undefined,
-  ): Refusal | Found[] {
+  read(interval: Interval, revision = 0n): Refusal | StoredKeyValue[] {
     const present = this.readRevision;
     if (revision > present) return FUTURE_REVISION;
     const at = revision <= 0n ? present : revision;
     if (at < this.#compacted) return COMPACTED;
-    return at === present ? this.#index.rangePresent(interval, of) : this.#index.rangeAt(interval, at, of);
+    return at === present ? this.#index.rangePresent(interval) : this.#index.rangeAt(interval, at);
+  }
+
+  /** What a key was at a revision; undefined: it was not there, or that revision is compacted. */
+  at(key: string | Buffer, revision: bigint): StoredKeyValue | undefined {
+    return revision < this.#compacted ? undefined : this.#index.at(bytesOf(key), revision);
   }
 
   /** The rejection of a read at `revision` in a transaction (checkRange in etcdserver/txn). */
@@ -207,21 +201,12 @@ export class Store {
   }
 }
 
-/** One state of a key: etcd numbers the changes of a key since its creation. */
-export interface KeyState {
+/** One state of a key. */
+interface KeyState {
   readonly revision: bigint;
   /** `undefined`: the key was deleted. */
-  readonly kv: KeyValue | undefined;
-  /** 1 for the put that creates the key. */
-  readonly version: bigint;
+  readonly kv: StoredKeyValue | undefined;
 }
-
-/** That of a key that is there. */
-export interface LivingState extends KeyState {
-  readonly kv: KeyValue;
-}
-
-const isLiving = (state: KeyState): state is LivingState => state.kv !== undefined;
 
 /** One key and its states, oldest first. */
 export interface IndexedKey {
@@ -243,20 +228,19 @@ export class KeyIndex {
     return this.#living;
   }
 
-  present(name: string): KeyState | undefined {
-    const state = this.#byName.get(name)?.states.at(-1);
-    return state?.kv && state;
+  present(name: string): StoredKeyValue | undefined {
+    return this.#byName.get(name)?.states.at(-1)?.kv;
   }
 
-  put(name: string, state: KeyState & { readonly kv: KeyValue }): void {
-    const key = this.#keyOf(name, state.kv.key);
+  put(name: string, kv: StoredKeyValue): void {
+    const key = this.#keyOf(name, kv.key);
     if (!key.states.at(-1)?.kv) this.#living.splice(lowerBound(this.#living, name, nameOf), 0, key);
-    key.states.push(state);
+    key.states.push({ revision: kv.modRevision, kv });
   }
 
   delete(name: string, revision: bigint): void {
     const key = this.#byName.get(name)!;
-    key.states.push({ revision, kv: undefined, version: 0n });
+    key.states.push({ revision, kv: undefined });
     this.#living.splice(lowerBound(this.#living, name, nameOf), 1);
   }
 
@@ -276,21 +260,18 @@ export class KeyIndex {
   }
 
   /** The keys of an interval as they are now, in order. */
-  rangePresent<Found>(interval: Interval, of: (state: KeyState) => Found | undefined): Found[] {
-    return select(this.#living, interval, ({ states }) => of(states.at(-1)!));
+  rangePresent(interval: Interval): StoredKeyValue[] {
+    return select(this.#living, interval, ({ states }) => states.at(-1)!.kv);
   }
 
   /** The keys of an interval as they were at `revision`, in order. */
-  rangeAt<Found>(interval: Interval, revision: bigint, of: (state: KeyState) => Found | undefined): Found[] {
-    return select(this.#all, interval, (key) => {
-      const state = stateAt(key, revision);
-      return state && of(state);
-    });
+  rangeAt(interval: Interval, revision: bigint): StoredKeyValue[] {
+    return select(this.#all, interval, (key) => stateAt(key, revision)?.kv);
   }
 
-  at(name: string, revision: bigint): KeyState | undefined {
+  at(name: string, revision: bigint): StoredKeyValue | undefined {
     const key = this.#byName.get(name);
-    return key && stateAt(key, revision);
+    return key && stateAt(key, revision)?.kv;
   }
 
   /** Forgets the states that were over at `revision`. */
@@ -308,12 +289,12 @@ export class KeyIndex {
 const stateAt = ({ states }: IndexedKey, revision: bigint): KeyState | undefined =>
   states.findLast((state) => state.revision <= revision);
 
-function select<Found>(
+function select(
   sorted: readonly IndexedKey[],
   { key, end }: Interval,
-  of: (key: IndexedKey) => Found | undefined,
-): Found[] {
-  const found: Found[] = [];
+  of: (key: IndexedKey) => StoredKeyValue | undefined,
+): StoredKeyValue[] {
+  const found: StoredKeyValue[] = [];
   for (let i = lowerBound(sorted, key, nameOf); i < sorted.length; i++) {
     const item = sorted[i]!;
     if (end === undefined ? item.name !== key : end !== "" && item.name >= end) break;
@@ -336,7 +317,7 @@ export function bytesOf(key: string | Buffer): string {
 }
 
 /** The characters that etcd returns for text: an unpaired surrogate becomes U+FFFD on its way. */
-export const textOf = (value: string | Buffer): string =>
+const textOf = (value: string | Buffer): string =>
   typeof value === "string" && ASCII.test(value) ? value : Buffer.from(value as string).toString();
 
 /** The first byte string that is not before `key`; all of `sorted` are in order. */

@@ -1,45 +1,39 @@
-import type { Compare, KeyValue, Operation, Range, RangeAnswer, Txn } from "../../etcd/port.js";
-import { MAX_OPERATIONS, type Reading, emptyEnd, executeKv, keysOnlyValue } from "./kv.js";
-import type { Leases } from "./leases.js";
 import {
-  DUPLICATE_KEY,
-  EMPTY_KEY,
-  LEASE_NOT_FOUND,
-  type Refusal,
-  TOO_MANY_OPERATIONS,
-  type UnaryRequest,
-  isRefusal,
-} from "./protocol.js";
+  type KvAnswer,
+  type KvCompare,
+  type KvDeletion,
+  type KvPut,
+  type KvRange,
+  type KvRequest,
+  type KvTxn,
+  type Order,
+  type RangeResult,
+  VALUE,
+  onlyReads,
+} from "./kv.js";
+import type { Leases } from "./leases.js";
+import { KEY_NOT_FOUND, LEASE_NOT_FOUND, type MemberRequest, type Refusal, isRefusal } from "./protocol.js";
 import type { Quirks } from "./quirks.js";
-import { type Store, bytesOf, intervalOf, textOf } from "./store.js";
+import { type Store, type StoredKeyValue, bytesOfValue, intervalOf } from "./store.js";
 
 /** The state of a cluster, as one member has it. */
-export interface Replica extends TxnContext {
+export interface Replica {
+  readonly store: Store;
   readonly leases: Leases;
-}
-
-/** The results of transactions, beside the refusal that a request may have as its result. */
-export interface TxnResults {
-  readonly txns: Exclude<ReturnType<typeof executeTxns>, { readonly refused: string }>;
+  readonly quirks: Quirks;
 }
 
 /** What changes or reads the state of a member. */
-export type Applied = Exclude<UnaryRequest, { kind: "timeToLive" | "authenticate" | "administer" }>;
+export type Applied = Exclude<MemberRequest, { kind: "timeToLive" | "authenticate" | "administer" }>;
 
 /** Executes a request on the state of one member (etcdserver/apply). Returns a refusal, or the answer without its header. */
 export function apply(replica: Replica, request: Applied): object {
-  const { store, leases, quirks } = replica;
+  const { store, leases } = replica;
   switch (request.kind) {
     case "kv": {
       const kv = executeKv(replica, request.request);
       return isRefusal(kv) ? kv : { kv };
     }
-    case "txns": {
-      const txns = executeTxns(replica, request.txns);
-      return isRefusal(txns) ? txns : { txns };
-    }
-    case "range":
-      return executeRange(store, request.range, { quirks, throughRaft: false });
     case "compact":
       return store.compact(request.revision) ?? {};
     case "revoke":
@@ -52,217 +46,207 @@ export function apply(replica: Replica, request: Applied): object {
   }
 }
 
-export interface TxnResult {
-  readonly succeeded: boolean;
-  readonly ranges: readonly (RangeResult | undefined)[];
+/** How a request is read. */
+interface Reading {
+  readonly quirks: Quirks;
+  /** Writes go through raft, and so do transactions that could write. */
+  readonly throughRaft: boolean;
 }
 
-/** What a transaction runs on. */
-export interface TxnContext {
-  readonly store: Store;
-  readonly leases: { has(leaseId: bigint): boolean };
-  readonly quirks: Quirks;
+/** A request of which each transaction has only the branch that is taken. */
+type Taken = Exclude<KvRequest, KvTxn> | TakenTxn;
+
+interface TakenTxn {
+  readonly kind: "txn";
+  readonly succeeded: boolean;
+  readonly requests: readonly Taken[];
 }
 
 /**
- * Executes one request with one or more transactions (etcdserver/txn/txn.go). All compares come before all operations. The member
- * that got the request has checked its form (`AccessControl.admit`).
+ * Executes a request that the member that got it has checked (`AccessControl.admit`). All compares, also those of transactions in it,
+ * come before all operations (etcdserver/txn/txn.go).
  */
-export function executeTxns(context: TxnContext, txns: readonly Txn[]): Refusal | readonly TxnResult[] {
-  const reading = { quirks: context.quirks, throughRaft: !isReadonly(txns) };
-  const taken = txns.map((txn) => {
-    const succeeded = txn.compare.every((compare) => holds(context.store, compare, reading));
-    return { succeeded, operations: succeeded ? txn.success : txn.failure };
-  });
-  const refusal = check(context, taken);
+function executeKv(replica: Replica, request: KvRequest): Refusal | KvAnswer {
+  const { store, quirks } = replica;
+  const reading = { quirks, throughRaft: !onlyReads(request) };
+  if (request.kind === "range") return readRange(store, request, reading);
+  const taken = take(store, request, reading);
+  const early = quirks.putsCheckedFirst ? check(replica, taken, "put") : undefined;
+  const refusal = early ?? check(replica, taken);
   if (refusal) return refusal;
-  return context.store.write(() =>
-    taken.map(({ succeeded, operations }) => ({
-      succeeded,
-      ranges: operations.map((operation) => execute(context.store, operation, reading)),
-    })),
-  );
+  const answer = store.write(() => execute(store, taken, reading));
+  return answer.kind === "txn" ? { ...answer, revision: store.revision } : answer;
 }
 
-/** Nested transactions count as writes (IsTxnReadonly). */
-export function isReadonly(txns: readonly Txn[]): boolean {
-  const [only] = txns;
-  return txns.length === 1 && only!.success.every(isRange) && only!.failure.every(isRange);
+function take(store: Store, request: KvRequest, reading: Reading): Taken {
+  if (request.kind !== "txn") return request;
+  const succeeded = request.compare.every((compare) => holds(store, compare, reading));
+  const branch = succeeded ? request.success : request.failure;
+  return { kind: "txn", succeeded, requests: branch.map((each) => take(store, each, reading)) };
 }
 
-const isRange = ({ kind }: Operation): boolean => kind === "range";
-
-/** The branch of each transaction that is executed. */
-type Taken = readonly { readonly operations: readonly Operation[] }[];
-
-function check(context: TxnContext, taken: Taken): Refusal | undefined {
-  const puts = context.quirks.putsCheckedFirst ? firstRefusal(context, taken, "put") : undefined;
-  return puts ?? firstRefusal(context, taken);
-}
-
-function firstRefusal(context: TxnContext, taken: Taken, only?: Operation["kind"]): Refusal | undefined {
-  for (const { operations } of taken)
-    for (const operation of operations) {
-      const isSkipped = only !== undefined && operation.kind !== only;
-      const refusal = isSkipped ? undefined : checkOperation(context, operation);
-      if (refusal) return refusal;
-    }
-  return undefined;
-}
-
-function checkOperation({ store, leases }: TxnContext, operation: Operation): Refusal | undefined {
-  switch (operation.kind) {
-    case "put":
-      return operation.leaseId === 0n || leases.has(operation.leaseId) ? undefined : LEASE_NOT_FOUND;
+function check(replica: Replica, taken: Taken, only?: "put"): Refusal | undefined {
+  const { store, leases } = replica;
+  switch (taken.kind) {
+    case "txn":
+      for (const each of taken.requests) {
+        const refusal = check(replica, each, only);
+        if (refusal) return refusal;
+      }
+      return undefined;
     case "range":
-      return store.checkRevision(operation.revision);
+      return only === undefined ? store.checkRevision(taken.revision) : undefined;
+    case "put":
+      if ((taken.ignoreValue || taken.ignoreLease) && !store.present(taken.key)) return KEY_NOT_FOUND;
+      return taken.leaseId === 0n || leases.has(taken.leaseId) ? undefined : LEASE_NOT_FOUND;
     case "delete":
       return undefined;
   }
 }
 
 /** Reads see what the operations before them, of all transactions of the request, have written. */
-function execute(store: Store, operation: Operation, reading: Reading): RangeResult | undefined {
-  switch (operation.kind) {
-    case "put":
-      store.put(operation);
-      return undefined;
-    case "delete":
-      store.delete(operation.key);
-      return undefined;
-    case "range": {
-      const result = executeRange(store, operation, reading);
-      // etcd panics (etcdserver/txn/txn.go): `check` has found out all reasons for a rejection.
-      if (isRefusal(result)) throw new Error(`a checked range was rejected: ${result.refused}`);
-      return result;
+function execute(store: Store, taken: Taken, reading: Reading): KvAnswer {
+  switch (taken.kind) {
+    case "txn": {
+      const answers = taken.requests.map((each) => execute(store, each, reading));
+      // etcd leaves the header of a transaction in a transaction empty.
+      return { kind: "txn", revision: 0n, succeeded: taken.succeeded, answers };
     }
+    case "range": {
+      const answer = readRange(store, taken, reading);
+      // etcd panics (etcdserver/txn/txn.go): `check` has found out all reasons for a rejection.
+      if (isRefusal(answer)) throw new Error(`a checked range was rejected: ${answer.refused}`);
+      return answer;
+    }
+    case "put":
+      return put(store, taken);
+    case "delete":
+      return remove(store, taken);
   }
 }
 
-function holds(store: Store, compare: Compare, reading: Reading): boolean {
-  const end = compare.kind === "nothing in" ? compare.end : undefined;
-  const found = store.read(intervalOf(compare.key, end, emptyEnd(reading)));
+function put(store: Store, { key, value, leaseId, previous, ignoreValue, ignoreLease }: KvPut): KvAnswer {
+  const before = previous || ignoreValue || ignoreLease ? store.present(key) : undefined;
+  store.put({
+    key,
+    value: ignoreValue && before ? bytesOfValue(before) : value,
+    leaseId: ignoreLease && before ? before.leaseId : leaseId,
+  });
+  return { kind: "put", revision: store.readRevision, previous: previous ? before : undefined };
+}
+
+function remove(store: Store, { key, end, previous }: KvDeletion): KvAnswer {
+  const found = store.read(intervalOf(key, end)) as StoredKeyValue[];
+  for (const kv of found) store.delete(kv.key);
+  const { readRevision: revision } = store;
+  return { kind: "delete", revision, deleted: found.length, previous: previous ? found : [] };
+}
+
+function holds(store: Store, compare: KvCompare, reading: Reading): boolean {
+  const found = store.read(intervalOf(compare.key, compare.end, emptyEnd(reading)));
   if (isRefusal(found)) return false;
   // The revisions of a key that does not exist are 0; its value equals nothing, not even the empty one.
-  if (found.length === 0) return compare.kind === "nothing in" || isOfNoKey(compare);
+  if (found.length === 0) return compare.target !== VALUE && matches(NO_KEY, compare);
   return found.every((kv) => matches(kv, compare));
 }
 
-const isOfNoKey = (compare: Exclude<Compare, { kind: "nothing in" }>): boolean =>
-  compare.kind !== "value is" && compare.revision === 0n;
+const emptyEnd = ({ quirks, throughRaft }: Reading): "" | undefined =>
+  quirks.emptyEndIsOpen && !throughRaft ? "" : undefined;
 
-function matches(kv: KeyValue, compare: Compare): boolean {
-  switch (compare.kind) {
-    case "created at":
-      return kv.createRevision === compare.revision;
-    case "modified at":
-      return kv.modRevision === compare.revision;
-    case "value is":
-      return kv.value === textOf(compare.value);
-    case "nothing in":
-      return false;
+const NO_KEY: StoredKeyValue = {
+  ...{ key: Buffer.alloc(0), value: "", createRevision: 0n, modRevision: 0n, version: 0n, leaseId: 0n },
+};
+
+function matches(kv: StoredKeyValue, { target, result, with: given }: KvCompare): boolean {
+  const order =
+    typeof given === "bigint"
+      ? compareNumbers(numberOf(kv, target), given)
+      : Buffer.compare(bytesOfValue(kv), given);
+  switch (result) {
+    case 0:
+      return order === 0;
+    case 1:
+      return order > 0;
+    case 2:
+      return order < 0;
+    default:
+      return order !== 0;
   }
 }
 
-/** What etcd rejects in a transaction before it executes anything (api/v3rpc/key.go). */
+/** The numbers of a key by `KvCompare.target`. */
+const NUMBERS = ["version", "createRevision", "modRevision", undefined, "leaseId"] as const;
 
-/** Several transactions are nested in one that compares nothing: those take as many operations off the limit of each. */
-export function checkTxns(txns: readonly Txn[]): Refusal | undefined {
-  const [only] = txns;
-  if (only && txns.length === 1)
-    return checkTxn(only, MAX_OPERATIONS) ?? checkBranch(only.success) ?? checkBranch(only.failure);
-  if (txns.length > MAX_OPERATIONS) return TOO_MANY_OPERATIONS;
-  for (const txn of txns) {
-    const refusal = checkTxn(txn, MAX_OPERATIONS - txns.length);
-    if (refusal) return refusal;
-  }
-  return checkNested(txns);
+function numberOf(kv: StoredKeyValue, target: number): bigint {
+  const number = NUMBERS[target];
+  return number === undefined ? 0n : kv[number];
 }
 
-function checkTxn({ compare, success, failure }: Txn, most: number): Refusal | undefined {
-  if (Math.max(compare.length, success.length, failure.length) > most) return TOO_MANY_OPERATIONS;
-  return compare.some(hasNoKey) || success.some(hasNoKey) || failure.some(hasNoKey) ? EMPTY_KEY : undefined;
-}
-
-const hasNoKey = ({ key }: { readonly key: string | Buffer }): boolean => key.length === 0;
-
-interface Writes {
-  readonly puts: Set<string>;
-  readonly deletions: Set<string>;
-}
-
-/** The keys that a branch writes. A key that it puts may be in it only once. */
-function writesOf(operations: readonly Operation[]): Refusal | Writes {
-  const deletions = new Set<string>();
-  for (const { kind, key } of operations) if (kind === "delete") deletions.add(bytesOf(key));
-  const puts = new Set<string>();
-  for (const operation of operations) {
-    if (operation.kind !== "put") continue;
-    const key = bytesOf(operation.key);
-    if (puts.has(key) || deletions.has(key)) return DUPLICATE_KEY;
-    puts.add(key);
-  }
-  return { puts, deletions };
-}
-
-function checkBranch(operations: readonly Operation[]): Refusal | undefined {
-  if (operations.length < 2) return undefined;
-  const writes = writesOf(operations);
-  return "refused" in writes ? writes : undefined;
-}
+const compareNumbers = (a: bigint, b: bigint): number => (a < b ? -1 : a > b ? 1 : 0);
 
 /**
- * checkIntervals, level by level: a put is compared with the puts and the deletions of the transactions before it. A deletion
- * of what a transaction before it puts is not noticed.
+ * executeRange: `count` is that of all keys in the range, and `more` refers to the filtered ones. With an order or filters, etcd reads
+ * the whole range, and applies the limit last. Otherwise it reads one key more than the limit, and sorts these by the target.
  */
-function checkNested(txns: readonly Txn[]): Refusal | undefined {
-  const puts = new Set<string>();
-  const deletions = new Set<string>();
-  for (const { success, failure } of txns) {
-    const then = writesOf(success);
-    if ("refused" in then) return then;
-    const otherwise = writesOf(failure);
-    if ("refused" in otherwise) return otherwise;
-    for (const key of then.puts) {
-      if (puts.has(key) || deletions.has(key)) return DUPLICATE_KEY;
-      puts.add(key);
-    }
-    for (const key of otherwise.puts) {
-      // Only one of the two branches is executed.
-      if ((puts.has(key) && !then.puts.has(key)) || deletions.has(key)) return DUPLICATE_KEY;
-      puts.add(key);
-    }
-    for (const key of [...then.deletions, ...otherwise.deletions]) deletions.add(key);
-  }
-  return undefined;
-}
-
-export type RangeResult = Omit<RangeAnswer, "header">;
-
-/**
- * Answers a range request (executeRange in etcdserver/txn). etcd reads the whole range if the request filters or sorts, and
- * applies the limit last: `more` refers to the filtered keys, `count` to all keys in the range.
- */
-export function executeRange(store: Store, range: Range, reading: Reading): Refusal | RangeResult {
+function readRange(store: Store, range: KvRange, reading: Reading): Refusal | RangeResult {
   const found = store.read(intervalOf(range.key, range.end, emptyEnd(reading)), range.revision);
   if (isRefusal(found)) return found;
-  const { limit = 0, maxCreateRevision = 0n } = range;
-  let kvs = found;
-  if (maxCreateRevision !== 0n) kvs = kvs.filter((kv) => kv.createRevision <= maxCreateRevision);
-  sort(kvs, range.order);
-  const more = limit > 0 && kvs.length > limit;
+  const { limit = 0 } = range;
+  const { readRevision: revision } = store;
   const count = found.length;
+  if (range.countOnly) return { kind: "range", revision, kvs: [], more: false, count };
+  const order = orderOf(range);
+  const isFiltered = filters(range);
+  let kvs = isFiltered ? found.filter((kv) => isWanted(kv, range)) : found;
+  if (limit > 0 && order.direction === 0 && !isFiltered) kvs = kvs.slice(0, limit + 1);
+  sort(kvs, order);
+  const more = limit > 0 && kvs.length > limit;
   if (more) kvs = kvs.slice(0, limit);
-  if (range.keysOnly) kvs = kvs.map((kv) => keysOnlyValue(kv, reading.quirks));
-  return { kvs, more, count };
+  if (range.keysOnly) {
+    // What is sorted by value is read with its values.
+    const withLeases = order.target === VALUE_TARGET || !reading.quirks.keysOnlyWithoutLeases;
+    kvs = kvs.map((kv) => ({ ...kv, value: "", bytes: undefined, leaseId: withLeases ? kv.leaseId : 0n }));
+  }
+  return { kind: "range", revision, kvs, more, count };
 }
 
+const VALUE_TARGET = 4;
+
+const UNSORTED: Order = { direction: 0, target: 0 };
+const OLDEST_FIRST: Order = { direction: 1, target: 2 };
+const NEWEST_FIRST: Order = { direction: 2, target: 2 };
+
+function orderOf({ order = UNSORTED }: KvRange): Order {
+  if (typeof order === "object") return order;
+  return order === "oldest first" ? OLDEST_FIRST : NEWEST_FIRST;
+}
+
+const filters = ({
+  minCreateRevision = 0n,
+  maxCreateRevision = 0n,
+  minModRevision = 0n,
+  maxModRevision = 0n,
+}: KvRange): boolean =>
+  minCreateRevision !== 0n || maxCreateRevision !== 0n || minModRevision !== 0n || maxModRevision !== 0n;
+
+const isWanted = ({ createRevision, modRevision }: StoredKeyValue, range: KvRange): boolean =>
+  isBetween(createRevision, range.minCreateRevision, range.maxCreateRevision) &&
+  isBetween(modRevision, range.minModRevision, range.maxModRevision);
+
+const isBetween = (revision: bigint, min = 0n, max = 0n): boolean =>
+  revision >= min && (max === 0n || revision <= max);
+
 /**
- * Keys of one create revision stay in the order of their bytes, in both directions. etcd does so up to 12 keys; beyond, its
- * order is that of Go's unstable sort.Sort, which is not reproduced here.
+ * Without an order, another target than the key means ascending. Equal keys stay in the order of their bytes, in both directions. etcd
+ * does so up to 12 keys; beyond, its order is that of Go's unstable sort.Sort, which is not reproduced here.
  */
-function sort(kvs: KeyValue[], order: Range["order"]): void {
-  if (order === undefined || kvs.length < 2) return;
-  const direction = order === "oldest first" ? 1 : -1;
-  kvs.sort(({ createRevision: a }, { createRevision: b }) => (a === b ? 0 : a < b ? -direction : direction));
+function sort(kvs: StoredKeyValue[], { direction, target }: Order): void {
+  const isDescending = direction === 2;
+  // "key" is the order that they have.
+  if (target === 0) return void (isDescending && kvs.reverse());
+  const compare = (a: StoredKeyValue, b: StoredKeyValue): number =>
+    target === VALUE_TARGET
+      ? Buffer.compare(bytesOfValue(a), bytesOfValue(b))
+      : compareNumbers(numberOf(a, target - 1), numberOf(b, target - 1));
+  kvs.sort((a, b) => (isDescending ? -compare(a, b) : compare(a, b)));
 }

@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { AuthStore, Permissions, SimpleTokens } from "../../../src/testing/memory/users.js";
+import { oneTxn } from "../../../src/testing/memory/kv.js";
 import { intervalOf } from "../../../src/testing/memory/store.js";
 import {
   type Refusal,
@@ -34,7 +35,7 @@ function setUp(options: Partial<SimEtcdOptions> = {}) {
   return { scheduler, etcd, ask, read };
 }
 
-const WRITE = { kind: "txns", txns: [txn({ success: [put("jobs/1")] })] } as const;
+const WRITE = { kind: "kv", request: oneTxn([txn({ success: [put("jobs/1")] })]) } as const;
 const NO_SPACE = "etcdserver: mvcc: database space exceeded";
 const INVALID = "etcdserver: invalid auth token";
 

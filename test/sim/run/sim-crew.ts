@@ -234,7 +234,7 @@ export class SimCrew {
     const living = keys.filter((key) => this.server.of(key) !== undefined);
     if (living.length === 0) return undefined;
     const success = living.map((key) => ({ kind: "delete", key }) as const);
-    return this.#execute({ kind: "txns", txns: [{ queues: [], compare: [], success, failure: [] }] });
+    return this.#execute({ kind: "kv", request: { kind: "txn", compare: [], success, failure: [] } });
   }
 
   /** Of each session with the first key of a queue and a later one of another: that first key, and the first one of the other. */
@@ -260,7 +260,7 @@ export class SimCrew {
   purge(folder: string): bigint | undefined {
     const keys = this.livingKeys().filter((other) => other.startsWith(folder));
     const success = keys.map((other) => ({ kind: "delete", key: other }) as const);
-    return this.#execute({ kind: "txns", txns: [{ queues: [], compare: [], success, failure: [] }] });
+    return this.#execute({ kind: "kv", request: { kind: "txn", compare: [], success, failure: [] } });
   }
 
   revoke(lease: string): bigint | undefined {

@@ -1,6 +1,6 @@
 import type { Scheduler } from "../event-queue.js";
 import type { AccessControl } from "../access.js";
-import type { UnaryRequest } from "../protocol.js";
+import type { MemberRequest } from "../protocol.js";
 import type { Quirks } from "../quirks.js";
 import type { RaftMember } from "./raft-member.js";
 import { type Log, type Proposal, type RaftGroup, RaftNode } from "./raft-node.js";
@@ -92,7 +92,7 @@ export class Cluster implements RaftGroup {
   }
 
   /** What an administrator asks for is committed at once, if there is a leader with a majority. Returns the result. */
-  execute(request: UnaryRequest, applied?: () => void): object | undefined {
+  execute(request: MemberRequest, applied?: () => void): object | undefined {
     const { leader } = this;
     if (leader === undefined || leader.node.transferring) return undefined;
     let result: object | undefined;

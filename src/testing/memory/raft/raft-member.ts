@@ -39,7 +39,7 @@ import {
   TIMEOUT_APPLIED_INDEX,
   TIMEOUT_CONNECTION_LOST,
   TIMEOUT_LEADER_FAILURE,
-  type UnaryRequest,
+  type MemberRequest,
 } from "../protocol.js";
 import type { Peers } from "./cluster.js";
 import type { MemberProcess } from "./member-process.js";
@@ -121,7 +121,7 @@ export class RaftMember implements Consensus, RaftListener, LessorPeer {
     return this.#reads.waitsMs;
   }
 
-  propose(request: UnaryRequest, done: (result: object) => void, info?: AuthInfo): void {
+  propose(request: MemberRequest, done: (result: object) => void, info?: AuthInfo): void {
     const { process, random } = this.#options;
     const noId = request.kind === "grant" && request.leaseId === 0n;
     const proposal = { request: noId ? { ...request, leaseId: random.id() } : request, info };
@@ -272,7 +272,7 @@ export class RaftMember implements Consensus, RaftListener, LessorPeer {
     const { result, isExecuted, change } = verdict!;
     const { replica } = this.#options;
     // This member has applied the same entries before, so the transaction would change the same.
-    if (request.kind === "txns") {
+    if (request.kind === "kv") {
       if (change !== undefined) replica.store.repeat(change);
     } else if (isExecuted) apply(replica, request as Applied);
     this.#end(proposal, result);

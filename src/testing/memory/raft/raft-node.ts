@@ -1,5 +1,5 @@
 import type { Timer } from "../../../base/util/clock.js";
-import type { UnaryRequest } from "../protocol.js";
+import type { MemberRequest } from "../protocol.js";
 import type { Peer, Peers } from "./cluster.js";
 import type { Change } from "../store.js";
 import type { AuthInfo } from "../users.js";
@@ -352,7 +352,7 @@ export interface Verdict {
 
 /** A request on its way into the log. Its member knows it again when it is applied. */
 export interface Proposal {
-  readonly request: UnaryRequest;
+  readonly request: MemberRequest;
   /** The user of the request; undefined: no permission is checked. */
   readonly info?: AuthInfo | undefined;
   /** Decided once, when it is committed: users, roles and the quota are not part of the members' states. */

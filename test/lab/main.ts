@@ -111,12 +111,13 @@ async function once(name: TierName, options: ChaosOptions, { seconds, keep, only
     tls,
     auth,
     guardian,
+    wanted,
     maxStallMs,
     releaseDelayMs,
     etcdVersion,
   } = options;
   const { without } = options;
-  const wanted = only ?? options.only;
+  const chosen = only ?? options.only;
   const build =
     without === undefined
       ? options.build
@@ -126,10 +127,11 @@ async function once(name: TierName, options: ChaosOptions, { seconds, keep, only
     ...{ tier: tierOf(name), of, seed, seconds, ttlSeconds, workers, lanes, names, nested, tls, keep },
     ...(auth && { auth }),
     guardian,
+    wanted,
     ...(maxStallMs !== undefined && { maxStallMs }),
     ...(releaseDelayMs !== undefined && { releaseDelayMs }),
     ...(faults && { faults }),
-    ...(wanted && { only: wanted }),
+    ...(chosen && { only: chosen }),
     ...(etcdVersion !== undefined && { etcdVersion }),
     ...(build !== undefined && { build }),
     say: (line) => options.quiet || quiet || console.log(`    ${line}`),
@@ -177,6 +179,7 @@ function replay(tier: TierName, options: ChaosOptions): string {
     ...(options.nested ? ["--nested"] : []),
     ...(options.tls ? ["--tls"] : []),
     ...(options.guardian ? ["--guardian"] : []),
+    ...(options.wanted ? ["--wanted"] : []),
     ...(options.maxStallMs === undefined ? [] : ["--max-stall", String(options.maxStallMs / 1000)]),
     ...(options.releaseDelayMs === undefined ? [] : ["--delay", String(options.releaseDelayMs / 1000)]),
   ].join(" ");

@@ -18,6 +18,7 @@ export interface ChaosOptions {
   readonly tls: boolean;
   readonly auth: "on" | "off" | undefined;
   readonly guardian: boolean;
+  readonly wanted: boolean;
   readonly maxStallMs: number | undefined;
   readonly releaseDelayMs: number | undefined;
   readonly etcdVersion: string | undefined;
@@ -43,6 +44,7 @@ export const USAGE = `npm run chaos -- [options]
   --tls            workers speak TLS (t2); faults that need it bring it with them
   --auth on|off    etcd has users, and asks for passwords at the beginning or does not (t1, t2)
   --guardian       each worker has a guardian, which revokes its leases when it is killed
+  --wanted         holders listen for waiters
   --max-stall S    a worker thread of each worker renews its leases, while its main thread does not stand still for longer
   --delay S        whoever follows a holder that has crashed waits for so long
   --etcd VERSION   such as 3.5; default: the first etcd that is found
@@ -62,7 +64,7 @@ export function parseOptions(args: readonly string[]): ChaosOptions | "list" | "
     options: {
       ...{ tier: text, of: text, seed: text, time: text, faults: text, only: text, ttl: text },
       ...{ workers: text, lanes: text, names: text, nested: flag, without: text },
-      ...{ tls: flag, auth: text, guardian: flag, "max-stall": text, delay: text },
+      ...{ tls: flag, auth: text, guardian: flag, wanted: flag, "max-stall": text, delay: text },
       ...{ etcd: text, keep: text, build: text, shrink: text, quiet: flag, list: flag, help: flag },
     },
   });
@@ -83,6 +85,7 @@ export function parseOptions(args: readonly string[]): ChaosOptions | "list" | "
     tls: values.tls,
     auth: onOrOff(values.auth),
     guardian: values.guardian,
+    wanted: values.wanted,
     maxStallMs:
       values["max-stall"] === undefined ? undefined : number("max-stall", values["max-stall"], 1) * 1000,
     releaseDelayMs: values.delay === undefined ? undefined : number("delay", values.delay, 1) * 1000,

@@ -16,6 +16,7 @@ const BESIDE = 64;
 /** A hold, as far as it matters to whoever tells it that it is wanted. */
 interface Holding {
   readonly held: boolean;
+  readonly revision: bigint;
 }
 
 export interface WantedListener {
@@ -38,8 +39,10 @@ export class Demand implements WatchListener {
   #refused: Error | undefined;
   /** Waits, and was there by the latest event and answer. */
   #waiter: SeenEntry | undefined;
-  /** The latest deletion that the watch has reported: an answer from before it is no answer. */
+  /** The latest event: no older answer counts. */
   #atLeast = 0n;
+  /** The latest answer: an event from before it, which a lagging member reports, is known. 0n: there is none of this watch's time. */
+  #seenAt = 0n;
   #looking = false;
   #lookAgain = false;
   /** The last one that the holds were told of. */
@@ -66,7 +69,7 @@ export class Demand implements WatchListener {
   /** Whether an entry is known to wait. */
   wanted(hold: Holding): boolean {
     this.#begin(hold);
-    return this.#waiter !== undefined;
+    return this.#isBehind(this.#waiter, hold);
   }
 
   /** Returns the function that ends it. The listener is called after this has returned. */
@@ -77,7 +80,7 @@ export class Demand implements WatchListener {
     const first = (): void => {
       if (!listeners.has(listener)) return;
       if (this.#refused) listener.over(this.#refused);
-      else if (known && hold.held) this.#call(listener, known);
+      else if (this.#isBehind(known, hold) && hold.held) this.#call(listener, known);
     };
     if (known || this.#refused) inOwnContext(() => queueMicrotask(first));
     return () => void listeners.delete(listener);
@@ -107,6 +110,8 @@ export class Demand implements WatchListener {
   interrupted(): void {
     if (this.#over) return;
     const { watches } = this.queue.lease.services;
+    // The next member, or an etcd that was restored, may be at an earlier revision.
+    this.#atLeast = this.#seenAt = 0n;
     this.#watch = watches.watch({ ...queueRange(this.queue.path), events: "ALL" }, this);
   }
 
@@ -123,30 +128,38 @@ export class Demand implements WatchListener {
 
   events(events: readonly WatchEvent[]): void {
     let joined: SeenEntry | undefined;
+    let changed = false;
     for (const { kind, kv } of events) {
-      if (kind === "PUT") {
-        if (kv.createRevision !== kv.modRevision) continue;
-        const entry = new SeenEntry(kv);
-        if (this.#mayWait(entry)) joined = entry;
-        continue;
-      }
-      this.#atLeast = kv.modRevision;
-      const key = kv.key.toString();
-      if (this.#next?.key === key) this.#next = undefined;
-      if (joined?.key === key) joined = undefined;
-      if (this.#waiter?.key === key) void this.#look();
+      if (kv.modRevision <= this.#seenAt) continue;
+      if (kv.modRevision > this.#atLeast) this.#atLeast = kv.modRevision;
+      const isNew = kind === "PUT" && kv.createRevision === kv.modRevision;
+      const entry = isNew ? new SeenEntry(kv) : undefined;
+      if (entry && this.#mayWait(entry)) joined = entry;
+      else if (kind === "DELETE") changed ||= this.#left(kv.key.toString());
     }
-    // Which permit is the last one that is free, only a read shows.
-    if (joined && this.#mode.permits !== undefined) void this.#look();
-    else if (joined) this.#waits(joined, this.#waiter ?? joined);
+    // Who waits for a permit, only a read shows: whatever changes may have freed one.
+    if (changed || this.#mode.permits !== undefined || (joined && this.#seenAt === 0n)) void this.#look();
+    else if (joined && !this.#looking) this.#waits(joined, this.#waiter ?? joined);
+    else if (joined) this.#lookAgain = true;
+  }
+
+  /** Whether it was the one that is known to wait. */
+  #left(key: string): boolean {
+    if (this.#next?.key === key) this.#next = undefined;
+    return this.#waiter?.key === key;
   }
 
   get #over(): boolean {
     return this.#asking.size === 0;
   }
 
+  #isBehind(entry: SeenEntry | undefined, { revision }: Holding): entry is SeenEntry {
+    return entry !== undefined && entry.createRevision > revision;
+  }
+
   /** A key of a name below waits for nobody here, and neither does a dead entry. Readers wait for no reader. */
   #mayWait(entry: SeenEntry): boolean {
+    for (const hold of this.#asking.keys()) if (!this.#isBehind(entry, hold)) return false;
     const place = entry.placeIn(this.queue.path);
     if (entry.isDelay || place === "below" || place === "below readers") return false;
     return !(this.#mode.folder === "/read" && place === "reader");
@@ -160,12 +173,13 @@ export class Demand implements WatchListener {
     const { client } = this.queue.lease.services;
     while (this.#lookAgain && !this.#over) {
       this.#lookAgain = false;
+      const watch = this.#watch;
       try {
         const { ranges, header } = await client.ranges(
           this.#reads,
           this.queue.lease.policy("read the queue"),
         );
-        if (header.revision < this.#atLeast) this.#lookAgain = true;
+        if (header.revision < this.#atLeast || watch !== this.#watch) this.#lookAgain = true;
         else if (!this.#over) this.#found(this.#waiterIn(ranges), header.revision);
       } catch {
         break;
@@ -189,9 +203,8 @@ export class Demand implements WatchListener {
   }
 
   #found(waiter: SeenEntry | undefined, revision: bigint): void {
+    this.#seenAt = revision;
     if (waiter) return this.#waits(waiter, waiter);
-    // It has joined since.
-    if (this.#waiter && this.#waiter.createRevision > revision) return;
     this.#waiter = this.#told = this.#next = undefined;
     this.#toldMs = -Infinity;
   }
@@ -216,7 +229,8 @@ export class Demand implements WatchListener {
     this.#told = waiter;
     this.#toldMs = this.queue.lease.services.clock.monotonic();
     for (const [hold, listeners] of this.#asking)
-      for (const listener of listeners) if (hold.held) this.#call(listener, waiter);
+      for (const listener of listeners)
+        if (this.#isBehind(waiter, hold) && hold.held) this.#call(listener, waiter);
   }
 
   #call(listener: WantedListener, waiter: SeenEntry): void {

@@ -17,6 +17,7 @@ import { permitsAreLimited } from "./permit-rules.js";
 import { noLostUpdate, noStaleWrite } from "./register-rules.js";
 import { stuckProcessesLoseTheirs } from "./stall-rules.js";
 import { allAtOnce } from "./together.js";
+import { holderIsToldOfWaiters } from "./wanted-rules.js";
 import { noLostWakeUp } from "./waking.js";
 
 const noCrash: Rule = ({ steps }) =>
@@ -33,7 +34,7 @@ const RULES = {
     ...{ I15: observersAgree, I16: proclaimedOnce, I17: healthyMajorityServes },
     I18: stuckProcessesLoseTheirs,
     I19: delayAfterCrash,
-    ...{ I20: grantedIsHeld, I21: signalIsNotLate },
+    ...{ I20: grantedIsHeld, I21: signalIsNotLate, I22: holderIsToldOfWaiters },
     crash: noCrash,
   },
 } satisfies Record<string, Rule>;

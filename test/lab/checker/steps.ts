@@ -6,6 +6,8 @@ export class Steps {
   readonly operations: (history.Invoke | history.Outcome)[] = [];
   /** About a call or its hold, `operations` included. */
   readonly onHolds: (history.Invoke | history.Outcome | history.Abort | history.Claim | history.End)[] = [];
+  readonly asks: history.Asks[] = [];
+  readonly wanted: history.Wanted[] = [];
   readonly observations: (history.Observed | history.Unobserved)[] = [];
   readonly stalls: history.Stall[] = [];
   readonly nemeses: history.Nemesis[] = [];
@@ -29,6 +31,12 @@ export class Steps {
       case "claim":
       case "end":
         this.onHolds.push(step);
+        break;
+      case "asks":
+        this.asks.push(step);
+        break;
+      case "wanted":
+        this.wanted.push(step);
         break;
       case "observed":
       case "unobserved":

@@ -106,6 +106,16 @@ export class Story {
     return this.tell({ k: "end", t: ns(at), p, id, lock: LOCK, token, reason, ...(late && { late }) });
   }
 
+  /** The holder listens for waiters. */
+  asks(at: number, p: string, id: number, token: number): this {
+    return this.tell({ k: "asks", t: ns(at), p, id, lock: LOCK, token: BigInt(token) });
+  }
+
+  wanted(at: number, p: string, id: number, token: number, key: string, rev: number): this {
+    const of = { t: ns(at), p, id, lock: LOCK, token: BigInt(token) };
+    return this.tell({ k: "wanted", ...of, key, rev: BigInt(rev) });
+  }
+
   /** The process has got the answer that its place is created. */
   joined(at: number, p: string, rev: number, key: string): this {
     this.#sights.push({ t: ns(at), p, revision: BigInt(rev), put: [key] });

@@ -19,6 +19,7 @@ export interface Hunt extends Pick<
   | "names"
   | "nested"
   | "camp"
+  | "wanted"
   | "valueBytes"
   | "gapMs"
   | "lastsMs"

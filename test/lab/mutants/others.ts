@@ -215,4 +215,38 @@ export const OTHERS: readonly Mutant[] = [
     ],
     hunt: leaders(["link-reset"]),
   },
+  {
+    name: "wanted-after-the-end",
+    wrong: "tells a former holder who waits",
+    patches: [
+      { file: "lock/hold/hold.js", from: "this.#asked?.ended(this);", to: "" },
+      {
+        file: "lock/hold/wanted.js",
+        from: "if (this.#isBehind(waiter, hold) && hold.held)",
+        to: "if (this.#isBehind(waiter, hold))",
+      },
+    ],
+    hunt: t1(["link-reset"], { wanted: true, camp: 0.5 }),
+  },
+  {
+    name: "joins-lost-with-the-stream",
+    wrong: "looks for waiters when its first watch is there, and not when that has moved",
+    patches: [
+      {
+        file: "lock/hold/wanted.js",
+        from: "void this.#look();\n    }\n    refused",
+        to: "if (!this.looked)\n            void this.#look();\n        this.looked = true;\n    }\n    refused",
+      },
+    ],
+    hunt: t1(["link-reset"], { wanted: true, camp: 0.5 }),
+  },
+  {
+    name: "old-join-believed",
+    wrong: "takes every key that a lagging member reports for that of a waiter",
+    patches: [
+      { file: "lock/hold/wanted.js", from: "if (kv.modRevision <= this.#seenAt)", to: "if (false)" },
+      { file: "lock/hold/wanted.js", from: "entry.createRevision > revision;", to: "true;" },
+    ],
+    // A lagging member is hardly ever so far behind in the lab.
+  },
 ];

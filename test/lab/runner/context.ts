@@ -19,6 +19,8 @@ export interface Context {
   readonly of: Of;
   /** How often a holder keeps the lock until it loses it, or for more than a TTL. */
   readonly camp: number;
+  /** Holders listen for waiters. */
+  readonly wanted: boolean;
   /** The least length of what candidates and leaders say. */
   readonly valueBytes: number;
   readonly finishing: () => boolean;

@@ -67,6 +67,19 @@ export interface End extends OnHold {
   /** `held` was read as false in an earlier turn of the event loop. */
   readonly late?: true;
 }
+/** Its holder listens for waiters from here on. */
+export interface Asks extends OnHold {
+  readonly k: "asks";
+  readonly token: bigint;
+}
+/** Its holder was told that this entry waits behind it. */
+export interface Wanted extends OnHold {
+  readonly k: "wanted";
+  readonly token: bigint;
+  readonly key: string;
+  /** Create revision. */
+  readonly rev: bigint;
+}
 /** What one `observe()` reported about an election; without a token, there is no leader. */
 export interface Observed extends At {
   readonly k: "observed";
@@ -144,7 +157,8 @@ export interface Crash extends At {
   readonly err: string;
 }
 export type Step =
-  (Invoke | Outcome | Abort | Claim | End | Observed | Unobserved) | (Stall | Nemesis | Leftovers | Crash);
+  | (Invoke | Outcome | Abort | Claim | End | Asks | Wanted | Observed | Unobserved)
+  | (Stall | Nemesis | Leftovers | Crash);
 
 /** One event of etcd, as the observer's watch reported it. */
 export interface ServerEvent {

@@ -14,13 +14,15 @@ export class HoldLog {
   readonly #owner: string;
   readonly #write: Context["note"];
   readonly #time: Context["time"];
+  readonly #wanted: boolean;
   /** Event-loop turns since an acquire was aborted. */
   readonly #turns = new Map<number, number>();
   /** Holds whose signal has not aborted: whether `held` was read as false in an earlier turn of the event loop. */
   readonly #live = new WeakMap<Grip["hold"], { late: boolean }>();
 
-  constructor(owner: string, { note, time }: Pick<Context, "note" | "time">) {
+  constructor(owner: string, { note, time, wanted }: Pick<Context, "note" | "time" | "wanted">) {
     this.#owner = owner;
+    this.#wanted = wanted;
     this.#write = note;
     this.#time = time;
   }
@@ -80,6 +82,17 @@ export class HoldLog {
     // Without `once`: a second event would be a bug in leasehold, which the checker must see.
     hold.signal.addEventListener("abort", end);
     if (!held) this.#mustEnd(hold);
+    if (this.#wanted) this.#listen(hold, places, ops);
+  }
+
+  #listen(hold: Grip["hold"], places: readonly Gripped[], ops: readonly Op[]): void {
+    if (!hold.onWanted) return;
+    each(ops, places, (op, { token }) => this.#write({ k: "asks", ...op, token }));
+    hold.onWanted(({ name, key, revision: rev }) =>
+      each(ops, places, (op, { token }) => {
+        if (op.lock === name) this.#write({ k: "wanted", ...op, token, key, rev });
+      }),
+    );
   }
 
   /** `again`: what a call for a lock that its async context holds has just resolved with. */

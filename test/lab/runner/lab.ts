@@ -38,6 +38,8 @@ export interface LabOptions {
   readonly gapMs?: readonly [number, number];
   /** How often a holder keeps the lock until it loses it, or for more than a TTL. */
   readonly camp?: number;
+  /** Holders listen for waiters. */
+  readonly wanted?: boolean;
   /** The least length of what candidates and leaders say. */
   readonly valueBytes?: number;
   /** Milliseconds that every fault lasts; default: determined by its kind. */
@@ -62,7 +64,16 @@ export interface LabOptions {
 }
 
 const DEFAULTS = {
-  ...{ ttlSeconds: 2, workers: 4, lanes: 4, names: 4, nested: false, camp: 0.02, valueBytes: 0 },
+  ...{
+    ttlSeconds: 2,
+    workers: 4,
+    lanes: 4,
+    names: 4,
+    nested: false,
+    camp: 0.02,
+    wanted: false,
+    valueBytes: 0,
+  },
   of: "mutex" as Of,
   gapMs: [200, 2000] as const,
   say: (() => {}) as (line: string) => void,
@@ -124,8 +135,21 @@ class Lab {
     options: LabOptions & typeof DEFAULTS,
     from: { ground: Ground; folder: string; leftovers: Leftovers; revision: bigint },
   ) {
-    const { seed, ttlSeconds, workers, lanes, names, nested, camp, valueBytes, build, gapMs, seconds, of } =
-      options;
+    const {
+      seed,
+      ttlSeconds,
+      workers,
+      lanes,
+      names,
+      nested,
+      camp,
+      wanted,
+      valueBytes,
+      build,
+      gapMs,
+      seconds,
+      of,
+    } = options;
     this.#options = options;
     this.#ground = from.ground;
     this.#folder = from.folder;
@@ -136,7 +160,18 @@ class Lab {
       nested && n % 2 === 1 ? `${PLACES}n${n}/in` : `${PLACES}n${n + 1}`,
     );
     const { hosts, access } = from.ground;
-    const work = { seed, locks, of, registers: REGISTERS, ttlSeconds, lanes, camp, valueBytes, build };
+    const work = {
+      seed,
+      locks,
+      of,
+      registers: REGISTERS,
+      ttlSeconds,
+      lanes,
+      camp,
+      wanted,
+      valueBytes,
+      build,
+    };
     const { guardian = false, maxStallMs, releaseDelayMs } = options;
     const task = {
       ...work,

@@ -38,7 +38,7 @@ export interface Gripped {
 
 /** What a call was granted. */
 export interface Grip {
-  readonly hold: Pick<Hold, "held" | "signal" | "release">;
+  readonly hold: Pick<Hold, "held" | "signal" | "release"> & Partial<Pick<Hold, "onWanted">>;
   readonly places: readonly Gripped[];
   /** Other shared holds may exist at the same time: it writes nothing. */
   readonly shared: boolean;

@@ -27,6 +27,7 @@ export interface Task extends BaseTask {
   /** How many locks it may request at a time. */
   readonly lanes: number;
   readonly camp: number;
+  readonly wanted?: boolean;
   readonly valueBytes: number;
   readonly guardian: boolean;
   readonly maxStallMs?: number;
@@ -111,6 +112,7 @@ const context = {
     locks: task.locks,
     of: task.of,
     camp: task.camp,
+    wanted: task.wanted ?? false,
     valueBytes: task.valueBytes,
     note,
     beats,

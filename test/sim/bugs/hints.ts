@@ -98,6 +98,12 @@ export const MUTANT_HUNTS: Readonly<Record<string, Ground>> = {
   }),
   "vacancy-not-told": { workload: "observers" },
   "youngest-observed": { workload: "observers" },
+  "wanted-after-the-end": at({ of: "mutex", wanted: true, camp: 0.5, names: 1 }),
+  "joins-lost-with-the-stream": { workload: "joined-while-moving" },
+  "old-join-believed": at({
+    ...{ of: "mutex", wanted: true, camp: 0.2, members: 3, names: 1, quiet: 0, gapMs: [20, 200] },
+    faults: ["lag-member", "link-cut", "link-blackhole"],
+  }),
   "deadline-not-shared": at({
     of: "mutex",
     faults: ["block-holder"],

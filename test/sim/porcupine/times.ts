@@ -56,6 +56,7 @@ export function registerCalls(history: readonly Step[]): RegisterCall[] {
   for (const step of history) {
     // A loss and an abort are recorded at any time, even while a read is under way.
     if (!("id" in step) || step.k === "end" || step.k === "abort") continue;
+    if (step.k === "asks" || step.k === "wanted") continue;
     const of = `${step.p}#${step.id}`;
     const invoked = last.get(of);
     if (step.k !== "invoke" && step.k !== "claim" && (step.f === "read" || step.f === "write"))

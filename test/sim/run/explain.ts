@@ -3,7 +3,7 @@ import { shrink } from "../../lab/runner/shrink.js";
 import type { Build } from "./build.js";
 import { LIVE_MS, runLive, type LiveResult } from "./live.js";
 import type { SimOptions } from "./sim-run.js";
-import { overTransport, shortOf, swarmOf, withCrashes, withWorkers } from "./swarm.js";
+import { overTransport, shortOf, swarmOf, withCrashes, withWanted, withWorkers } from "./swarm.js";
 
 /** What is chosen by the command, and not by the seed. */
 export interface Choice {
@@ -15,6 +15,8 @@ export interface Choice {
   readonly workers: boolean;
   /** Sessions have a delay after a crash; in half of the runs, the processes have guardians. */
   readonly crashes: boolean;
+  /** Holders listen for waiters. */
+  readonly wanted: boolean;
   readonly only: readonly number[] | undefined;
   readonly processes: number | undefined;
   /** A name in the table of the lab, if the build is a mutant. */
@@ -22,14 +24,15 @@ export interface Choice {
 }
 
 /** The options of the command that are set for all seeds. */
-export const KINDS = ["short", "transport", "workers", "crashes"] as const;
+export const KINDS = ["short", "transport", "workers", "crashes", "wanted"] as const;
 
 export function settingOf(seed: number, choice: Choice): SimOptions {
-  const { build, short, transport, workers, crashes, only, processes } = choice;
+  const { build, short, transport, workers, crashes, wanted, only, processes } = choice;
   const chosen = (short ? shortOf : swarmOf)(String(seed));
   const carried = transport ? overTransport(chosen) : chosen;
   const renewed = workers ? withWorkers(carried) : carried;
-  const swarm = crashes ? withCrashes(renewed) : renewed;
+  const crashed = crashes ? withCrashes(renewed) : renewed;
+  const swarm = wanted ? withWanted(crashed) : crashed;
   return { ...swarm, build, only, processes: processes ?? swarm.processes };
 }
 

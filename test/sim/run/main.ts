@@ -17,6 +17,7 @@ const USAGE = `npm run sim -- [options]
   --transport   over the client's own HTTP/2 and gRPC, whose sockets are simulated, with faults of its own
   --workers     worker threads renew the leases, and main threads stand still
   --crashes     sessions have a delay after a crash, and in half of the runs processes have guardians
+  --wanted      holders listen for waiters
   --live        each run is judged during the run as well, and ends when a violation is noticed
   --jobs N      that many processes at once, each with a part of the seeds; prints each part and the total
   --record FILE with --jobs: adds a row for each part to a table, and omits the parts that are in it
@@ -36,6 +37,7 @@ interface Flags {
   readonly transport: boolean;
   readonly workers: boolean;
   readonly crashes: boolean;
+  readonly wanted: boolean;
   readonly live: boolean;
   readonly only: readonly number[] | undefined;
   readonly processes: number | undefined;
@@ -61,6 +63,7 @@ async function main(): Promise<void> {
         transport: flag,
         workers: flag,
         crashes: flag,
+        wanted: flag,
         live: flag,
         jobs: text,
         record: text,

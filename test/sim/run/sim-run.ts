@@ -32,6 +32,8 @@ export interface SimOptions {
   readonly lanes: number;
   readonly names: number;
   readonly camp: number;
+  /** Holders listen for waiters. */
+  readonly wanted?: boolean;
   /** Over the client's own HTTP/2 and gRPC. Default: the simulation takes their place. */
   readonly transport?: boolean | undefined;
   /** Over the client's own transport: its only host stands for all members. Default: false. */

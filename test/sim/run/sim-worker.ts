@@ -25,6 +25,7 @@ export interface Work {
   readonly releaseDelayMs?: number | undefined;
   readonly lanes: number;
   readonly camp: number;
+  readonly wanted?: boolean | undefined;
   readonly valueBytes?: number | undefined;
   readonly history: HistoryClock;
   /** Records a step of the history of process `p`, and keeps the object. */
@@ -97,10 +98,32 @@ export class SimWorker {
 
   #context(): Context {
     const { work, machine, p } = this;
-    const { leasehold, of, locks, ttlSeconds, releaseDelayMs, camp, history, valueBytes = 0 } = work;
+    const {
+      leasehold,
+      of,
+      locks,
+      ttlSeconds,
+      releaseDelayMs,
+      camp,
+      wanted = false,
+      history,
+      valueBytes = 0,
+    } = work;
     const time = nodeTime(history, machine.clock);
     return {
-      ...{ p, leasehold, of, locks, ttlSeconds, releaseDelayMs, camp, time, valueBytes, beats: undefined },
+      ...{
+        p,
+        leasehold,
+        of,
+        locks,
+        ttlSeconds,
+        releaseDelayMs,
+        camp,
+        wanted,
+        time,
+        valueBytes,
+        beats: undefined,
+      },
       cluster: machine.cluster,
       register: this.#register,
       finishing: () => this.#finishing,

@@ -105,6 +105,12 @@ export function withCrashes(setting: Omit<SimOptions, "build">): Omit<SimOptions
   };
 }
 
+/** The same run with holders that listen for waiters. Only one that claims for a while is wanted for a while. */
+export function withWanted(setting: Omit<SimOptions, "build">): Omit<SimOptions, "build"> {
+  const random = new Random(setting.seed).fork("wanted");
+  return { ...setting, wanted: true, camp: random.pick([0.2, 1]) };
+}
+
 /** Holders with long leases make no calls: only their streams can notice that a member is cut off. */
 const patient = (random: Random) => ({
   ...{ ttlSeconds: 120, processes: 6, lanes: 1, names: 12, camp: 1, gapMs: [50, 200] as const },

@@ -51,6 +51,22 @@ const takenBefore = (joinedAt = 5) =>
     .joined(joinedAt, "w1", 10, "lock/a/w1")
     .taken(12, 11, "lock/a/w1")
     .grant(20, "w1", 1, 10);
+const W2 = ["lock/a/w2", 12] as const;
+/** w1 holds and listens for ten seconds; w2 waits from 20 ms on, and leaves at 1 s if w1 was told of it at 25 ms. */
+const wanted = (told?: typeof W2) => {
+  const story = new Story()
+    .ask(0, "w1", 1, 10)
+    .grant(1, "w1", 1, 10)
+    .asks(1, "w1", 1, 10)
+    .ask(20, "w2", 1, 12)
+    .claim(10_000, "w1", 1, 10);
+  return told
+    ? story
+        .wanted(25, "w1", 1, 10, ...told)
+        .giveUp(990, "w2", 1)
+        .del(1000, 13, "lock/a/w2")
+    : story;
+};
 /** Granted at 1 ms with a hold that is not held. */
 const unheld = (late: boolean) =>
   new Story()
@@ -200,6 +216,25 @@ it.each<readonly [Label, string, Story]>([
     held().enter(20, "w1", 1, 10, false).end(21, "w1", 1, "deleted", true),
   ],
   ["I21", "a signal aborts a turn after its hold has ended", lateSignal()],
+  ["I22", "a holder is not told of one that waits", wanted()],
+  [
+    "I22",
+    "a holder is told of one that has left, and not of the next one",
+    wanted(W2).ask(2000, "w3", 1, 14),
+  ],
+  [
+    "I22",
+    "a former holder is told",
+    wanted(W2)
+      .release(9500, "w1", 1, 20)
+      .wanted(9502, "w1", 1, 10, ...W2),
+  ],
+  [
+    "I22",
+    "a holder is told of a key that etcd never had",
+    wanted(W2).wanted(50, "w1", 1, 10, "lock/a/w9", 12),
+  ],
+  ["I22", "a holder is told of its own key", wanted(W2).wanted(50, "w1", 1, 10, "lock/a/w1", 10)],
   ["crash", "a promise is rejected and unhandled", goodStory().crash(30, "w2")],
 ])("%s is broken when %s", (label, _, story) => {
   expect(complaints(label, story)).not.toEqual([]);
@@ -256,6 +291,11 @@ it.each<readonly [Label, string, Story, Story]>([
     ...(["I15", "a gap that etcd has compacted"] as const),
     good.elections(good.ALL.toSpliced(2, 1)).compacted(8),
     good.elections(good.ALL.toSpliced(2, 1)).compacted(20),
+  ],
+  [
+    ...(["I22", "a fault of etcd, until one TTL after the cluster has settled"] as const),
+    wanted().hindered(15, 3000),
+    wanted().hindered(15, 20),
   ],
   ["I20", "a signal that has aborted", unheld(false), unheld(true)],
   [

@@ -10,7 +10,13 @@ import {
 import { lostTryAnswers, pausedWaiter, unnoticedEnd } from "./calls.js";
 import { leadThroughLosses, observers } from "./elections.js";
 import { staleMember, stalledLeader } from "./members.js";
-import { announcedGrant, crossingLockAlls, rejectedAnnouncement, unansweredDeletes } from "./queues.js";
+import {
+  announcedGrant,
+  crossingLockAlls,
+  joinedWhileMoving,
+  rejectedAnnouncement,
+  unansweredDeletes,
+} from "./queues.js";
 import {
   closeDuringLockAll,
   detachedKey,
@@ -48,6 +54,7 @@ export const WORKLOADS = {
   "stalled-leader": stalledLeader,
   "stale-member": staleMember,
   "crossing-lockalls": crossingLockAlls,
+  "joined-while-moving": joinedWhileMoving,
 } satisfies Record<string, Workload>;
 export type WorkloadName = keyof typeof WORKLOADS;
 

@@ -92,3 +92,22 @@ export const announcedGrant: Workload = async (world) => {
   );
   await world.close();
 };
+
+/** A waiter joins while the watches of the holder move to another stream: the holder is told of it all the same. */
+export const joinedWhileMoving: Workload = async (world) => {
+  const { leasehold, ttlSeconds, random } = world;
+  const [a, b] = [world.node("a"), world.node("b")];
+  const lock = await new leasehold.Mutex(a.cluster, "x").lock();
+  const told: string[] = [];
+  lock.onWanted(({ key }) => void told.push(key));
+  await world.sleep(random.between(50, 500));
+  const cut = world.cut(a, random.between(100, 500));
+  const next = new leasehold.Mutex(b.cluster, "x").lock();
+  await cut;
+  await world.sleep(ttlSeconds * 1000);
+  world.expect(lock.held, "holds", "the holder has lost its lock");
+  world.expect(told.length === 1, "I22", `the holder was told of ${told.length} waiters`);
+  await lock.release();
+  await (await next).release();
+  await world.close();
+};

@@ -131,14 +131,20 @@ export class EtcdUnavailableError extends LeaseholdError {
   declare readonly cause: AggregateError;
   readonly #what: string;
   readonly #members: ReadonlyMap<string, Error>;
+  readonly #within: string | undefined;
 
-  constructor(what: string, members: ReadonlyMap<string, Error>) {
+  constructor(what: string, members: ReadonlyMap<string, Error>);
+  /** @internal `within`: no host was ever reached in this time, after which the call has given up without being told to. */
+  constructor(what: string, members: ReadonlyMap<string, Error>, within: string | undefined);
+  constructor(what: string, members: ReadonlyMap<string, Error>, within?: string) {
+    const silence = within === undefined ? silenceOf(members) : `no etcd reached within ${within}`;
     const reasons = members.size > 0 ? `: ${failuresText(members)}` : "";
-    super(`${silenceOf(members)} (${what})${reasons}${noneListens(members) ? ". Is etcd running?" : ""}`, {
-      cause: causeOf(members),
-    });
+    const question = noneListens(members) ? ". Is etcd running?" : "";
+    const advice = within === undefined ? "" : `${question === "" ? "." : ""} To wait longer, pass timeoutMs`;
+    super(`${silence} (${what})${reasons}${question}${advice}`, { cause: causeOf(members) });
     this.#what = what;
     this.#members = members;
+    this.#within = within;
   }
 
   /** The last failure of each member that was tried, by host. Those of `cause`: an error that is printed has them once. */
@@ -156,7 +162,7 @@ export class EtcdUnavailableError extends LeaseholdError {
 
   /** @internal The same error for another caller, with a stack of its own. */
   again(): EtcdUnavailableError {
-    return new EtcdUnavailableError(this.#what, this.members);
+    return new EtcdUnavailableError(this.#what, this.members, this.#within);
   }
 }
 
@@ -443,14 +449,19 @@ const kindText: Record<FoundKind, string> = {
   unknown: "a client that does not say its kind, such as Go's Mutex",
 };
 
-const hintOf = (asked: string, found: string): string =>
-  found === asked
-    ? ": use another name for one of them"
-    : `, named "${printable(found)}": use names that are not nested`;
+function conflictText(
+  asked: string,
+  found: { readonly name: string; readonly kind: FoundKind },
+  key: string,
+): string {
+  const user = `is in use by ${kindText[found.kind]} (key ${printable(key)})`;
+  if (found.name === asked) return `it ${user}. Rename one of them`;
+  return `"${printable(found.name)}" ${user}, and a name below another one blocks it. Rename one of them`;
+}
 
 function markText(key: string): string {
   const marks = printable(key.slice(0, key.indexOf(MARKS) + MARKS.length));
-  return `${printable(key)}, a mark that an older version of once put there: delete all keys that begin with "${marks}"`;
+  return `an older version of once has left marks in its queue (key ${printable(key)}). Delete all keys that begin with "${marks}"`;
 }
 
 /**
@@ -475,10 +486,8 @@ export class KindMismatchError extends LeaseholdError {
     found: { readonly name: string; readonly kind: FoundKind; readonly isMark?: true },
     key: string,
   ) {
-    const what = `"${asked.name}" is asked for by ${kindText[asked.kind]}`;
-    const entry = found.isMark ? markText(key) : `${printable(key)} of ${kindText[found.kind]}`;
-    const hint = found.isMark ? "" : hintOf(asked.name, found.name);
-    super(`${what}, but its queue contains ${entry}${hint}`);
+    const conflict = found.isMark ? markText(key) : conflictText(asked.name, found, key);
+    super(`Cannot use "${asked.name}" for ${kindText[asked.kind]}: ${conflict}`);
     this.lockName = asked.name;
     this.kind = asked.kind;
     this.found = found.kind;

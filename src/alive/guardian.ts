@@ -12,7 +12,6 @@ import type { ChildProcess } from "node:child_process";
 import type { Socket } from "node:net";
 import type { Writable } from "node:stream";
 import type { EtcdClient } from "../etcd/client.js";
-import { rangeError } from "../base/options/check.js";
 import type { CheckedConnect, CheckedUser } from "../base/options/connect.js";
 import { guardianChannel } from "../base/telemetry/channels.js";
 import type { GuardianHealth } from "../base/telemetry/health.js";
@@ -67,7 +66,7 @@ const TRUST =
 /** A process manager that kills a process with all of its descendants: the guardian must be none of them. PM2 sets this variable. */
 const isApart = (): boolean => process.env["pm_id"] !== undefined;
 
-const UNGUARDED = "Until another one runs, a crash frees no lease before its TTL.";
+const UNGUARDED = "Until another one runs, a lease outlives a crash until its TTL has passed.";
 const WARNING = { type: "LeaseholdWarning", code: "GUARDIAN_ENDED" };
 
 /** The end of what it writes to its standard error. */
@@ -83,17 +82,13 @@ function causeIn(text: string): string | undefined {
 function programThatStarts(): string {
   const { permission } = process as { permission?: { has(scope: string): boolean } };
   if (permission?.has("child") === false)
-    throw rangeError("guardian", "left out here: Node.js runs without --allow-child-process", true);
-  const file = programOf(PROGRAM, "guardian", true);
+    throw new RangeError("Option guardian needs Node.js's flag --allow-child-process here");
+  const file = programOf(PROGRAM, "guardian");
   // Yarn's Plug'n'Play: no other process knows its virtual folders and its zip files.
   const pnp = (process.getBuiltinModule("node:module") as Partial<PnpModule>).findPnpApi?.(file);
   const real = pnp?.resolveVirtual(file) ?? file;
   if (pnp && /\.zip[\\/]/.test(real))
-    throw rangeError(
-      "guardian",
-      "left out here: leasehold is in a zip file (run: yarn unplug leasehold)",
-      true,
-    );
+    throw new RangeError("Option guardian cannot start a program in a zip file: run yarn unplug leasehold");
   return real;
 }
 

@@ -1,5 +1,4 @@
 import type { EtcdClient } from "../etcd/client.js";
-import { rangeError } from "../base/options/check.js";
 import type { CheckedConnect, CheckedCredentials, CheckedUser } from "../base/options/connect.js";
 
 /** Certificates as text, for another process or thread. */
@@ -70,14 +69,13 @@ const IN_NEXT =
  * Its file: beside this module in a build, and from the sources.
  * @throws {RangeError} that names the option where it cannot be started.
  */
-export function programOf({ entry, module }: PackageProgram, option: string, value: unknown): string {
+export function programOf({ entry, module }: PackageProgram, option: string): string {
   const { existsSync } = process.getBuiltinModule("node:fs");
   const { fileURLToPath } = process.getBuiltinModule("node:url");
   const path = process.getBuiltinModule("node:path");
   const { isSea } = (process.getBuiltinModule("node:sea") as { isSea?: () => boolean } | undefined) ?? {};
-  const rule = "left out here:";
   if (process.versions["deno"] !== undefined || isSea?.() === true)
-    throw rangeError(option, `${rule} this program is no Node.js that could start another one`, value);
+    throw new RangeError(`Option ${option} needs Node.js: this program cannot start another one`);
   // By hand: bundlers take new URL(…, import.meta.url) for a file of theirs. Some of them leave no URL.
   const url: unknown = import.meta.url;
   const folders =
@@ -86,6 +84,8 @@ export function programOf({ entry, module }: PackageProgram, option: string, val
   const files = folders.flatMap((folder) => names.map((name) => path.join(folder, name)));
   const file = files.find((each) => isThere(each, existsSync));
   if (file === undefined)
-    throw rangeError(option, `${rule} ${entry} is not beside leasehold, as in a bundle (${IN_NEXT})`, value);
+    throw new RangeError(
+      `Option ${option} needs ${entry} beside leasehold, which a bundler has left out (${IN_NEXT})`,
+    );
   return file;
 }

@@ -18,7 +18,6 @@ import {
 } from "../etcd/keepalive.js";
 import { type CallOptions, type Member, MemberRefusedError, UnansweredError } from "../etcd/port.js";
 import { Backoff, type Pauses } from "../etcd/retry.js";
-import { rangeError } from "../base/options/check.js";
 import type { CheckedConnect } from "../base/options/connect.js";
 import type { Clock, Moment, Timer } from "../base/util/clock.js";
 import { inOwnContext } from "../base/util/own-context.js";
@@ -95,7 +94,7 @@ const SILENT_MS = 10_000;
 const WARNING = { type: "LeaseholdWarning", code: "RENEWAL_WORKER_ENDED" };
 const warningOf = (why: string): string =>
   `The worker thread does not renew leases: ${why}. ` +
-  "Until one does, the main thread renews them, and a blocked event loop costs its locks after the TTL.";
+  "Until one does, the main thread renews them: if its event loop is blocked for longer than the TTL, its locks are lost.";
 
 const failureOf = ([host, message, reason]: FailureNews): Error =>
   reason === undefined
@@ -431,10 +430,10 @@ export function originOf(clock: Clock): number {
  * @throws {RangeError} where no thread can be started.
  */
 export function threadStarter(options: CheckedConnect, clock: Clock): StartThread {
-  const program = programOf(PROGRAM, "renewal", "worker");
+  const program = programOf(PROGRAM, "renewal");
   const permission = (process as { permission?: { has(scope: string): boolean } }).permission;
   if (permission?.has("worker") === false)
-    throw rangeError("renewal", '"main" here: Node.js runs without --allow-worker', "worker");
+    throw new RangeError('Option renewal: "worker" needs Node.js\'s flag --allow-worker here');
   const reach = reachOf(options);
   return ({ pulse, now, known, handlers }) => {
     const { Worker, MessageChannel, receiveMessageOnPort } = process.getBuiltinModule("node:worker_threads");

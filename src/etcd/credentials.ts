@@ -47,7 +47,7 @@ export class CurrentCredentials<T> {
       tellOutside(() => credentialsChannel.publish(withJson({ hosts, option, error })));
     else if (error !== undefined)
       process.emitWarning(
-        `${option}() has failed, and leasehold uses the ${KEPT[option]} of before: ${error.message}`,
+        `${option}() has failed; leasehold keeps using the previous ${KEPT[option]}: ${error.message}`,
         { type: "LeaseholdWarning", code: "CREDENTIALS_KEPT" },
       );
   }

@@ -108,7 +108,6 @@ const MAX_STALE = 8;
  * started. The time covers the restart of an etcd with one member.
  */
 const UNREACHABLE_MS = 3000;
-const NEVER_REACHED = `; no host was reached within ${UNREACHABLE_MS / 1000} s (a call with timeoutMs tries for as long as that)`;
 /** One address may stand for several members: a rejection by one of them is not a rejection by all. */
 const MIN_REFUSALS = 3;
 
@@ -218,7 +217,7 @@ export class Call implements AttemptLimits, Retries {
   }
 
   pausing(_error: unknown, pauseMs: number): void {
-    if (this.#hopeless()) throw this.#unavailable(NEVER_REACHED);
+    if (this.#hopeless()) throw this.#unreachable();
     if (this.#leftMs() <= pauseMs) throw this.#unavailable();
   }
 
@@ -240,8 +239,16 @@ export class Call implements AttemptLimits, Retries {
     return isOld && this.#leftMs() < Infinity && this.context.hosts.unreachable;
   }
 
-  #unavailable(within = ""): EtcdUnavailableError {
-    return new EtcdUnavailableError(`${this.policy.what}${within}`, this.#byHost ?? new Map<string, Error>());
+  #unavailable(): EtcdUnavailableError {
+    return new EtcdUnavailableError(this.policy.what, this.#byHost ?? new Map<string, Error>());
+  }
+
+  #unreachable(): EtcdUnavailableError {
+    return new EtcdUnavailableError(
+      this.policy.what,
+      this.#byHost ?? new Map<string, Error>(),
+      `${UNREACHABLE_MS / 1000} s`,
+    );
   }
 
   #leaseGone(): void {

@@ -63,13 +63,13 @@ const ALL: readonly (readonly [string, AnyLeaseholdError, Record<string, unknown
     "KIND_MISMATCH",
     new KindMismatchError({ name: "a", kind: "mutex" }, { name: "a", kind: "permit" }, "a/77"),
     { lockName: "a", kind: "mutex", found: "permit", foundName: "a" },
-    /^"a" is asked for by a Mutex, but its queue contains a\/77 of a Semaphore: use another name for one of them$/,
+    /^Cannot use "a" for a Mutex: it is in use by a Semaphore \(key a\/77\)\. Rename one of them$/,
   ],
   [
     "KIND_MISMATCH",
     new KindMismatchError({ name: "a", kind: "all" }, { name: "a/17", kind: "unknown" }, "a/17/77"),
     { lockName: "a", kind: "all", found: "unknown", foundName: "a/17" },
-    /^"a" is asked for by lockAll, .* a\/17\/77 of .*Go's Mutex, named "a\/17": use names that are not nested$/,
+    /^Cannot use "a" for lockAll: "a\/17" is in use by .*Go's Mutex \(key a\/17\/77\), and a name below another one blocks it\. Rename one of them$/,
   ],
   [
     "KIND_MISMATCH",
@@ -79,7 +79,7 @@ const ALL: readonly (readonly [string, AnyLeaseholdError, Record<string, unknown
       "a//leasehold/once/b//0000000000000007",
     ),
     { lockName: "a", kind: "mutex", found: "mutex", foundName: "a//leasehold/once/b" },
-    /contains a\/\/leasehold\/once\/b\/\/0+7, a mark .*: delete all keys that begin with "a\/\/leasehold\/once\/"$/,
+    /has left marks in its queue \(key a\/\/leasehold\/once\/b\/\/0+7\)\. Delete all keys that begin with "a\/\/leasehold\/once\/"$/,
   ],
   [
     "ETCD_UNAVAILABLE",

@@ -244,7 +244,7 @@ export function checkNames(value: unknown): readonly string[] {
     if (names.indexOf(name) !== n) throw rangeError("names", "free of duplicates", name);
     const inside = sorted.find((other) => other.startsWith(`${name}/`));
     if (inside !== undefined)
-      throw rangeError("names", `free of names under others, such as under ${show(name)}`, inside);
+      throw new RangeError(`Expected names that are not nested, got ${show(inside)} below ${show(name)}`);
   });
   return names;
 }

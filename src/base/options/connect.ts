@@ -41,10 +41,11 @@ function problemOf(text: string): string | undefined {
     return isPath ? "a path: pass the content of that file, as of readFileSync()" : "other bytes";
   }
   if (!/[\r\n]/.test(text.trim()) && text.includes("\\n"))
-    return 'text whose line breaks are "\\n", two characters each: replace them by line feeds';
+    return 'text in which "\\n", two characters, stands for each line break: replace them by line feeds';
   // OpenSSL reads a bundle up to the first block that it cannot read, and trusts the rest no more.
   const [begun, ended] = ["BEGIN", "END"].map((line) => text.split(`-----${line} `).length - 1);
-  if (begun !== ended) return `${begun} blocks of which ${ended} end, as in a file that is half written`;
+  if (begun !== ended)
+    return `${begun} blocks that begin and ${ended} that end: the file may be half written`;
   return undefined;
 }
 
@@ -152,7 +153,7 @@ const WAIT = { min: 100, max: 60_000, fallback: 2000 };
 const HTTP2_OPTIONS = {
   pingIntervalMs: 'give the option etcd3 a client with grpcOptions["grpc.keepalive_time_ms"] instead',
   pingTimeoutMs: 'give the option etcd3 a client with grpcOptions["grpc.keepalive_timeout_ms"] instead',
-  connectTimeoutMs: "give requestTimeoutMs, which includes the connecting",
+  connectTimeoutMs: "use requestTimeoutMs, which includes connecting",
 } as const;
 
 function checkTransport(given: Options): CheckedTransport {
@@ -179,7 +180,7 @@ function checkName(value: unknown): "http2" | "etcd3" {
 function checkNoneOfHttp2(given: Options): void {
   for (const [option, instead] of Object.entries(HTTP2_OPTIONS)) {
     if (given[option] === undefined) continue;
-    throw typeError(option, `left out with transport "etcd3" (${instead})`, given[option]);
+    throw new TypeError(`Option ${option} has no effect with transport: "etcd3"; ${instead}`);
   }
 }
 
@@ -240,7 +241,7 @@ const CONNECT_OPTIONS = [
 /** Options of etcd3 that would undo this library's guarantees, or that a client of etcd3 has. */
 const REFUSED: Readonly<Record<string, string>> = {
   faultHandling:
-    "leasehold retries by itself: etcd3's retries and breaker repeat grants and block healthy leases",
+    "leasehold retries by itself; etcd3's retries and breaker would repeat lease grants and block healthy leases",
   defaultCallOptions: "leasehold sets a fresh time limit per attempt: use requestTimeoutMs",
   dialTimeout: "etcd3 does not implement it: use requestTimeoutMs",
   grpcOptions: "give the option etcd3 a client that has them: new Etcd3({ hosts, grpcOptions })",
@@ -277,7 +278,7 @@ function checkBusyOrDead(given: Options): Pick<CheckedConnect, BusyOrDead> {
   if (typeof renewal !== "string") throw typeError("renewal", '"main" or "worker"', renewal);
   if (renewal !== "main" && renewal !== "worker") throw rangeError("renewal", '"main" or "worker"', renewal);
   if (maxStallMs !== undefined && renewal === "main")
-    throw new TypeError('maxStallMs needs renewal: "worker"');
+    throw new TypeError('Option maxStallMs needs renewal: "worker"');
   return {
     ...{ guardian: checkBoolean("guardian", given.guardian), renewal },
     maxStallMs: maxStallMs === undefined ? undefined : checkInteger("maxStallMs", maxStallMs, STALL),
@@ -306,24 +307,24 @@ function checkReach(given: Options): Reach {
 function checkHttp2Only({ transport, followMembers }: Options, hosts: readonly string[]): void {
   const lookedUp = hosts.find((host) => host.startsWith("srv:"));
   if (lookedUp !== undefined && hosts.length > 1)
-    throw rangeError("hosts", "srv: alone, without other hosts", hosts.join(", "));
+    throw rangeError("hosts", "one srv: host, without other hosts", hosts.join(", "));
   if (transport !== "etcd3") return;
   const special = lookedUp ?? hosts.find((host) => host.startsWith("unix:"));
   if (special !== undefined)
-    throw rangeError("hosts", 'without srv: and unix: with the transport "etcd3"', special);
+    throw rangeError("hosts", 'addresses, for transport: "etcd3" supports neither srv: nor unix:', special);
   if (followMembers === true)
-    throw rangeError("followMembers", 'false with the transport "etcd3"', followMembers);
+    throw new RangeError('Option followMembers cannot be used with transport: "etcd3"');
 }
 
 /** No transport leads to an etcd inside this process, and a test that names one would test another. */
 function checkNoWay({ transport, credentials, followMembers, guardian, renewal }: Options): void {
-  const rule = "left out with the hosts of memoryEtcd()";
-  if (transport !== undefined) throw rangeError("transport", rule, transport);
-  if (followMembers === true) throw rangeError("followMembers", rule, followMembers);
-  // It is in this process, and ends with it.
-  if (guardian === true) throw rangeError("guardian", rule, guardian);
-  if (renewal === "worker") throw rangeError("renewal", rule, renewal);
-  if (credentials !== undefined) throw secretTypeError("credentials", rule, credentials);
+  const why = "cannot be used with the hosts of memoryEtcd()";
+  if (transport !== undefined) throw new RangeError(`Option transport ${why}`);
+  if (followMembers === true) throw new RangeError(`Option followMembers ${why}`);
+  // That etcd is in this process, and ends with it.
+  if (guardian === true) throw new RangeError(`Option guardian ${why}`);
+  if (renewal === "worker") throw new RangeError(`Option renewal: "worker" ${why}`);
+  if (credentials !== undefined) throw new TypeError(`Option credentials ${why}`);
 }
 
 function checkClient(given: Options): Reach {

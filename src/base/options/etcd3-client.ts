@@ -1,6 +1,6 @@
 // The option `etcd3` of `connect`: a user's own client of the package etcd3. Its public methods choose a host at random, repeat
 // requests, and hide which host has answered, so its hosts are taken from its pool, each with the channels that it has.
-import { checkPlainObject, type Options, rangeError, secretTypeError, typeError } from "./check.js";
+import { checkPlainObject, type Options, rangeError, secretTypeError } from "./check.js";
 
 /** A client of npm's etcd3: an instance of its class `Etcd3`. */
 export interface Etcd3Client {
@@ -36,21 +36,19 @@ const SERVICE_CONFIG = "grpc.service_config";
 
 const DECIDED = "the client decides that";
 const ELSEWHERE = "no other thread or process can use the client";
-/** What is left out beside the client, and why. */
+/** Options that exclude the client, and why. */
 const BESIDE: Readonly<Record<string, string>> = {
   ...{ hosts: DECIDED, followMembers: DECIDED, credentials: DECIDED, auth: DECIDED, transport: DECIDED },
   ...{ pingIntervalMs: DECIDED, pingTimeoutMs: DECIDED, connectTimeoutMs: DECIDED },
   ...{ guardian: ELSEWHERE, renewal: ELSEWHERE, maxStallMs: ELSEWHERE },
 };
-const SECRET = ["credentials", "auth"];
 
 /** @throws {TypeError} when an option contradicts the client. */
 export function checkNothingBeside(given: Options): void {
   for (const [option, why] of Object.entries(BESIDE)) {
     const value = given[option];
     if (value === undefined || (option === "transport" && value === "etcd3")) continue;
-    const error = SECRET.includes(option) ? secretTypeError : typeError;
-    throw error(option, `left out beside etcd3 (${why})`, value);
+    throw new TypeError(`Option ${option} cannot be used together with etcd3: ${why}`);
   }
 }
 
@@ -64,7 +62,7 @@ export function checkEtcd3Client(value: unknown): CheckedClient {
   const { credentials, auth, grpcOptions } = options;
   const config = grpcOptions?.[SERVICE_CONFIG];
   if (typeof config === "string" && RETRIES.test(config)) {
-    const rule = `a client whose grpcOptions["${SERVICE_CONFIG}"] has no retries (leasehold repeats only what may be repeated)`;
+    const rule = `a client whose grpcOptions["${SERVICE_CONFIG}"] has no retries (leasehold itself repeats what may be repeated)`;
     throw rangeError("etcd3", rule, config);
   }
   const secure =

@@ -96,7 +96,7 @@ function credentialsOf({ cacert, cert, key, ...rest }: Sources): CheckedCredenti
   const serverName = rest["server-name"].text;
   if ((cert.text === undefined) !== (key.text === undefined)) {
     const [given, missing] = key.text === undefined ? [cert, key] : [key, cert];
-    throw rangeError(given.name, `together with ${missing.name}`, given.text);
+    throw new RangeError(`Expected ${given.name} together with ${missing.name}, which is not set`);
   }
   const certChain = pemOf(cert);
   const privateKey = pemOf(key);

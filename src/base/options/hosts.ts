@@ -63,7 +63,7 @@ function hostsIn(text: string, context: HostsContext): string[] {
   if (afterSocket > 0)
     throw rangeError(
       option,
-      "an array if the path of a socket contains a comma, and else http:// before the next host",
+      "an array if the path of a socket contains a comma, or with http:// before the host that follows a socket",
       text,
     );
   const hosts = parts.filter((part) => part !== "").map((part) => normalHost(part, context));

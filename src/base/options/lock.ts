@@ -59,7 +59,7 @@ function checkLabel(value: unknown): string | undefined {
 function checkGraceMs(value: unknown, maxHoldMs: number | undefined): number | undefined {
   const graceMs = checkHoldMs("maxHoldGraceMs", value, 0);
   if (maxHoldMs !== undefined) return graceMs ?? Math.min(GRACE_PART * maxHoldMs, MAX_DEFAULT_GRACE_MS);
-  if (graceMs !== undefined) throw typeError("maxHoldGraceMs", "undefined without maxHoldMs", graceMs);
+  if (graceMs !== undefined) throw new TypeError("Option maxHoldGraceMs needs maxHoldMs");
   return undefined;
 }
 
@@ -105,7 +105,7 @@ export function checkQueueWait(
   const rejoin = checkBoolean("rejoin", (options as Options | undefined)?.rejoin);
   if (rejoin && !source.reopens)
     throw new TypeError(
-      `Expected rejoin to be false or left out in ${where} with a Session: it has no next session; use a Cluster, got true`,
+      `Option rejoin of ${where} needs a Cluster: a Session has no next session to join with`,
     );
   if (signal === undefined && timeoutMs === undefined && !rejoin) return NO_LIMITS;
   return { signal, timeoutMs, rejoin };

@@ -221,15 +221,15 @@ export class MemberLines {
 export function credentialsLine(context: LineContext, { option, error }: CredentialsMessage): void {
   if (error === undefined)
     return context.write("info", `${option}() works again`, { event: "credentials.read" });
-  const text = `${option}() has failed, and the ${KEPT[option]} of before stay in use: ${reason(error)}`;
+  const text = `${option}() has failed; the previous ${KEPT[option]} stay in use: ${reason(error)}`;
   context.write("warn", text, { event: "credentials.kept", ...codeOf(error) });
 }
 
 /** One line when the guardian has ended, and one when another one runs. */
 export function guardianLine(context: LineContext, { error }: GuardianMessage): void {
   if (error === undefined)
-    return context.write("info", "a guardian runs again", { event: "guardian.running" });
-  const text = `the guardian has ended, and until another one runs a crash frees no lease before its TTL: ${reason(error)}`;
+    return context.write("info", "the guardian is running again", { event: "guardian.running" });
+  const text = `the guardian has ended (${reason(error)}). Until another one runs, a lease outlives a crash until its TTL has passed`;
   context.write("warn", text, { event: "guardian.ended", ...codeOf(error) });
 }
 
@@ -382,14 +382,16 @@ export class RejoinLines {
     if (this.#first) this.#write(this.#first);
   }
 
-  #write({ error }: RejoinMessage): void {
-    const waits = this.#waits === 1 ? "1 wait begins" : `${this.#waits} waits begin`;
+  #write({ error, leaseId }: RejoinMessage): void {
+    const places = this.#waits === 1 ? "the place" : `${this.#waits} places`;
+    // A call whose session could not be opened had no place yet.
+    const what = leaseId === undefined ? "not in the queue yet" : `lost ${places} in the queue`;
     const first = [...this.#names].slice(0, MAX_NAMES);
     const names = listed(first, this.#names.size);
     this.#first = undefined;
     this.#waits = 0;
     this.#names.clear();
-    this.context.write("warn", `${waits} anew at the end of the queue, for ${names}: ${reason(error)}`, {
+    this.context.write("warn", `${what} for ${names} (${reason(error)}); joining again`, {
       event: "wait.rejoined",
       names: first,
       ...codeOf(error),

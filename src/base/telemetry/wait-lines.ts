@@ -85,8 +85,7 @@ export class WaitLines {
     }
     this.#lines++;
     if (this.#lines === MAX_LINES + 1) {
-      const waits = `${this.#waiting.size} locks are waited for`;
-      const text = `${waits}: those of the next ${duration(FIRST_MS)} are not listed`;
+      const text = `waiting for ${this.#waiting.size} locks: further ones are not listed for ${duration(FIRST_MS)}`;
       this.context.write("warn", text, { event: "wait.many" });
     }
     return this.#lines <= MAX_LINES;
@@ -97,7 +96,8 @@ export class WaitLines {
     // It ended while the queue was read.
     if (!waiting.calls.has(call)) return;
     const others = waiting.calls.size - 1;
-    const more = others > 0 ? `; so do ${others} more calls of this process` : "";
+    const more =
+      others > 0 ? `; ${others} more ${others === 1 ? "call" : "calls"} of this process also waiting` : "";
     const what = `waiting ${duration(waitedMs)} for ${listed(call.names.slice(0, 5), call.names.length)}`;
     // Candidates of an election stand by for days.
     const level = call.kind === "leadership" ? "debug" : "warn";

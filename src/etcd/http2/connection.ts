@@ -159,7 +159,8 @@ export class Connection extends Endpoint {
       idle: () => this.#idle,
       inUse: () => this.#state === "open" && this.#streams.size > 0,
       ping: () => this.#write(pingFrame(PING_DATA)),
-      dead: (silentMs) => this.#fail("lost", `no answer to a ping: silent for ${Math.round(silentMs)} ms`),
+      dead: (silentMs) =>
+        this.#fail("lost", `silent for ${Number((silentMs / 1000).toFixed(1))} s, even to a ping`),
     });
     this.#connectDeadline = deadlines.add(setting.connectTimeoutMs, () => this.#connectTimedOut());
     CONNECTIONS.add(this);

@@ -4,7 +4,6 @@ import {
   MAX_TIMER_MS,
   type Options,
   rangeError,
-  typeError,
 } from "../../base/options/check.js";
 import { type Clock, pause, type Timer } from "../../base/util/clock.js";
 import { inThisContext } from "../../base/util/own-context.js";
@@ -51,12 +50,12 @@ export function checkHealth(given: Options): CheckedHealth | undefined {
   });
   const graceMs = checkInteger("graceMs", given["graceMs"], { min: 0, max: MAX_TIMER_MS, fallback: 250 });
   if (healthy === undefined && given["everyMs"] !== undefined)
-    throw typeError("everyMs", "left out without healthy, which it calls", given["everyMs"]);
+    throw new TypeError("Option everyMs needs healthy, which it calls");
   if (healthy !== undefined && everyMs >= withinMs)
     throw rangeError("everyMs", `less than withinMs (${withinMs})`, everyMs);
   if (healthy === undefined && given["withinMs"] === undefined) {
     if (given["graceMs"] === undefined) return undefined;
-    throw typeError("graceMs", "left out without healthy and withinMs", given["graceMs"]);
+    throw new TypeError("Option graceMs needs healthy or withinMs");
   }
   return { healthy: healthy as CheckedHealth["healthy"], everyMs, withinMs, graceMs };
 }
@@ -188,7 +187,7 @@ async function problemOf(healthy: () => unknown): Promise<Error | undefined> {
     return (await healthy()) === false ? new Error("healthy has returned false") : undefined;
   } catch (error) {
     // Any value may be thrown, also one that has no text.
-    return isError(error) ? error : new Error("healthy has thrown what is no Error");
+    return isError(error) ? error : new Error("healthy has thrown a value that is no Error");
   }
 }
 

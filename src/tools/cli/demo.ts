@@ -36,7 +36,7 @@ export const demo = command({
     workers: { value: "N", text: "contending processes, 5 to 26; default 5" },
     seed: { value: "N", text: "order and moments of the faults; default: random, printed" },
     sabotage: { value: "fence", text: "the workers skip the fence: the verdict must find it" },
-    ui: { text: "serve the live page of the queue meanwhile, and print its address" },
+    ui: { text: "also serve the live page of the queue, and print its address" },
   },
   async run({ flags, io, json, signal }) {
     const given: Readonly<Record<string, string | true | undefined>> = flags;

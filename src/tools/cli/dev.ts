@@ -10,20 +10,20 @@ export const dev = command({
   name: "dev",
   args: "",
   positionals: [0, 0],
-  summary: "run an etcd for development that keeps nothing",
+  summary: "run a development etcd, which keeps everything in memory",
   needsNoEtcd: true,
   help: [
-    "Runs an imitation of etcd in this process, on 127.0.0.1, for leasehold, etcdctl and other clients of etcd. It keeps keys and users in memory, and has no TLS. It needs no etcd on the machine.",
+    "Runs a development etcd in this process, on 127.0.0.1, for leasehold, etcdctl and other clients of etcd. It keeps keys and users in memory, and has no TLS. No etcd needs to be installed.",
     "It runs until it gets SIGINT, SIGTERM or SIGHUP. With NODE_ENV=production it does not start.",
   ],
   flags: {
     port: {
       value: "N",
-      text: "port of the first member, which the others follow; 0: free ones; default 2379",
+      text: "port of the first member, the others use the next ones; 0: any free ports; default 2379",
     },
     members: { value: "N", text: "1 or 3; default 1" },
-    version: { value: "3.N", text: "release of etcd to behave like, 3.4 to 3.7; default 3.6" },
-    "even-in-production": { text: "start also with NODE_ENV=production" },
+    version: { value: "3.N", text: "the release of etcd to behave like, 3.4 to 3.7; default 3.6" },
+    "even-in-production": { text: "start even with NODE_ENV=production" },
   },
   async run({ flags, io, signal, json: wantsJson }) {
     const members = parseInteger("members", flags.members ?? "1", { min: 1, max: 3 });
@@ -35,7 +35,7 @@ export const dev = command({
       throw usageError(`--version must be 3.4, 3.5, 3.6 or 3.7, got "${flags.version}"`);
     const evenInProduction = flags["even-in-production"] === true;
     if (io.env["NODE_ENV"] === "production" && !evenInProduction)
-      throw usageError("NODE_ENV is production, and this etcd keeps nothing; see --even-in-production");
+      throw usageError("NODE_ENV is production, but this etcd keeps nothing; see --even-in-production");
     // Another file of the package, which no other command needs.
     const { startDevEtcd } = await import("../../testing/start.js");
     const options = { port, members: members as 1 | 3, version, evenInProduction };
@@ -47,7 +47,7 @@ export const dev = command({
       io.stdout.write(
         wantsJson
           ? json({ hosts, version } satisfies DevJson)
-          : `etcd ${version} on ${hosts.join(", ")}, for development: keeps nothing\n`,
+          : `development etcd ${version} on ${hosts.join(", ")}, with all data in memory\n`,
       );
       if (!signal.aborted) await once(signal, "abort");
     } finally {

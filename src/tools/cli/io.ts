@@ -220,7 +220,7 @@ export class CliError extends Error {
 export const usageError = (message: string): CliError => new CliError(EXIT.usage, message);
 
 const HINTS: Partial<Record<LeaseholdError["code"], readonly [exitCode: number, hint?: string]>> = {
-  ETCD_UNAVAILABLE: [EXIT.unavailable, "check --endpoints; leasehold doctor looks at each of them"],
+  ETCD_UNAVAILABLE: [EXIT.unavailable, "check --endpoints, or run leasehold doctor"],
   LOCK_TIMEOUT: [EXIT.timedOut],
   KIND_MISMATCH: [EXIT.usage, "leasehold show NAME shows the queue"],
   SESSION_LOST: [EXIT.lost],
@@ -250,8 +250,8 @@ function refused(error: EtcdRefusedError): CliError {
     permission: "grant the user this right, or give another --user",
     unauthenticated: "check --user and --password",
     quota: "free space in etcd, then etcdctl alarm disarm",
-    tls: "check --cacert, --cert, --key and --server-name; leasehold doctor looks at each endpoint",
-    member: "check --endpoints; leasehold doctor looks at each of them",
+    tls: "check --cacert, --cert, --key and --server-name, or run leasehold doctor",
+    member: "check --endpoints, or run leasehold doctor",
   };
   return new CliError(EXIT.refused, error.message, hints[error.reason]);
 }
@@ -275,7 +275,7 @@ export function outputEnd({ stdout, stderr }: Io): OutputEnd {
     if (exitCode !== undefined) return;
     const closed = error.code === "EPIPE";
     exitCode = closed ? EXIT.signal + os.constants.signals.SIGPIPE : EXIT.output;
-    if (!closed) stderr.write(`leasehold: standard output cannot be written: ${error.message}\n`);
+    if (!closed) stderr.write(`leasehold: cannot write to standard output: ${error.message}\n`);
     controller.abort("SIGPIPE");
   });
   // The reader has gone.

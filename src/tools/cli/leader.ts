@@ -22,7 +22,7 @@ export const leader = command({
   endsWithOutput: true,
   summary: "print the leader's value",
   help: [
-    "Prints what the leader of this election campaigned with or last proclaimed. Exit code 1: there is no leader.",
+    "Prints the value that the leader of this election campaigned with or last proclaimed. Exit code 1: there is no leader.",
   ],
   flags: {},
   async run({ positionals: [name = ""], io, connect, json: wantsJson }) {
@@ -41,7 +41,7 @@ export const observe = command({
   endsWithOutput: true,
   summary: "print every change of leader or value",
   help: [
-    'Prints the present leader of this election, then a line for every change: "leader", its fence and its value, or "no leader". It ' +
+    'Prints the current leader of this election, then a line for every change: "leader", its fence and its value, or "no leader". It ' +
       "continues through outages of etcd, and ends on a signal with 128 plus its number, 130 for Ctrl-C. On a terminal, it cuts long " +
       "values.",
   ],

@@ -74,7 +74,7 @@ export const ls = command({
       "holder joined the queue, number of waiters. It writes them page by page.",
     "Exit code 0 also if there are none.",
   ],
-  flags: { limit: { value: "N", text: "at most so many locks; default all" } },
+  flags: { limit: { value: "N", text: "list at most N locks; default all" } },
   async run({ positionals: [prefix = ""], flags, io, connect, signal, now, json: wantsJson }) {
     const most = { min: 1, max: Infinity };
     let left = flags.limit === undefined ? Infinity : parseInteger("limit", flags.limit, most);
@@ -117,13 +117,13 @@ export const show = command({
   help: [
     "Shows the holders and the waiters of a lock or an election in the order of the queue, of all clients: leasehold, Go, etcdctl, " +
       "jetcd.",
-    "JOINED is how long ago an entry joined the queue, and SINCE when, both by the clock of its client; - stands for a client that writes no " +
-      "time. A dead entry keeps its place until the release delay of its session is over. FENCE is the create revision of the key: the fence of an exclusive holder, and of a waiter once it holds. LEASE is the ID " +
-      "that etcdctl lease takes.",
+    "JOINED: age of the entry. SINCE: when it joined. Both by the client's clock; - if the client writes no time. " +
+      "LEASE: the ID for etcdctl lease. FENCE: the create revision of the key, which is the fence of an exclusive lock.",
+    "A dead entry keeps its place until the release delay of its session is over.",
     "Exit code 1: no client holds or waits.",
   ],
   flags: {
-    limit: { value: "N", text: "at most so many holders and so many waiters, up to 1000; default 100" },
+    limit: { value: "N", text: "show at most N holders and N waiters, up to 1000; default 100" },
   },
   async run({ positionals: [name = ""], flags, io, connect, signal, now, json: wantsJson }) {
     const limit = parseInteger("limit", flags.limit ?? "100", { min: 1, max: MAX_LIMIT });
@@ -253,7 +253,7 @@ export const release = command({
   ],
   flags: {
     yes: { short: "y", text: "do not ask; required without a terminal" },
-    as: { value: "name|key", text: "how to read a word that is both" },
+    as: { value: "name|key", text: "how to read an argument that could be both" },
   },
   async run({ positionals: [word = ""], flags, io, connect, signal, now, json: wantsJson }) {
     const reading = flags.as;
@@ -261,11 +261,7 @@ export const release = command({
       throw usageError(`--as must be name or key, got ${JSON.stringify(reading)}`);
     const asks = flags.yes !== true;
     if (asks && !(io.stdin.isTTY && io.stderr.isTTY))
-      throw new CliError(
-        EXIT.usage,
-        "release asks for a confirmation, and there is no terminal",
-        "give --yes",
-      );
+      throw new CliError(EXIT.usage, "release asks for confirmation, but there is no terminal", "give --yes");
     const cluster = connect();
     const found = await findEntry(cluster, word, { reading, signal });
     if (!found) return noEntry(io, word, wantsJson);

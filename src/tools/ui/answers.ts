@@ -43,7 +43,8 @@ export class Answers {
     const { originalUrl } = request as { readonly originalUrl?: unknown };
     const target = typeof originalUrl === "string" ? originalUrl : (request.url ?? "");
     const { base, hosts } = this.options;
-    if (!isOurHost(request.headers, hosts)) return end(response, 421, "this page has another host name");
+    if (!isOurHost(request.headers, hosts))
+      return end(response, 421, "this page is not served under that host name");
     const url = target.startsWith("/") ? new URL(`http://page${target.replace(/^\/+/, "/")}`) : undefined;
     if (url && `${url.pathname}/` === base) {
       response.setHeader("Location", base);
@@ -105,7 +106,7 @@ export class Answers {
         (each) => each.key === key && String(each.revision) === revision,
       );
       const released = found && (await forceRelease(this.cluster, found));
-      return released ? [200, "released"] : [409, "it was gone already"];
+      return released ? [200, "released"] : [409, "already gone"];
     } catch (error) {
       if (error instanceof RangeError) return [400, "no lock can have that name"];
       return [502, (error as Error).message];

@@ -18,7 +18,7 @@ test("says where it listens, in one line, serves locks there, and ends with the 
   cli.child.kill("SIGINT");
   const { code, stderr } = await cli.ended;
 
-  expect(cli.stdout()).toMatch(/^etcd 3\.5 on 127\.0\.0\.1:\d+, for development: keeps nothing\n$/);
+  expect(cli.stdout()).toMatch(/^development etcd 3\.5 on 127\.0\.0\.1:\d+, with all data in memory\n$/);
   expect(listed.stdout).toContain("dev/lock");
   expect([code, stderr]).toEqual([130, ""]);
 });

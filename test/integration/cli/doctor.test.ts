@@ -90,7 +90,9 @@ describe("leasehold doctor at a healthy cluster of three", () => {
           "reports/daily/x is below reports",
       },
     ]);
-    expect(names(elsewhere.findings)?.message).toBe("no lock in use is below another one under jobs/");
+    expect(names(elsewhere.findings)?.message).toBe(
+      "no lock in use under jobs/ has a name below that of another one",
+    );
     await Promise.all([above, ...nested].map((each) => each.release()));
     await etcd.etcdctl(["del", "--prefix", "config/"]);
   });

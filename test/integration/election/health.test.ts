@@ -143,7 +143,9 @@ test("what is thrown may be no Error, and have no text", async () => {
   };
   await using service = new Service("health/null", { healthy, everyMs: 10 });
 
-  expect((await aborted(await service.term(0))).message).toContain("healthy has thrown what is no Error");
+  expect((await aborted(await service.term(0))).message).toContain(
+    "healthy has thrown a value that is no Error",
+  );
 });
 
 test.each(["a resignation", "a loss"])("no check is made after the end of a term by %s", async (end) => {
@@ -180,8 +182,8 @@ test("a heartbeat without a limit does nothing, and without health options a ter
 
 test.each<[LeadOptions, string]>([
   [{ healthy: true as unknown as () => boolean }, "Expected healthy to be a function, got true"],
-  [{ everyMs: 5 }, "Expected everyMs to be left out without healthy, which it calls, got 5"],
-  [{ graceMs: 5 }, "Expected graceMs to be left out without healthy and withinMs, got 5"],
+  [{ everyMs: 5 }, "Option everyMs needs healthy, which it calls"],
+  [{ graceMs: 5 }, "Option graceMs needs healthy or withinMs"],
   [{ withinMs: 0 }, "Expected withinMs to be a whole number from 1 to 2147483647, got 0"],
   [
     { healthy: () => true, withinMs: 500, everyMs: 500 },

@@ -88,7 +88,7 @@ describe("a call that finds an entry of another kind", () => {
 
     expect(error).toEqual(mismatch("mutex", found, [name]));
     expect((error as Error).message).toMatch(
-      new RegExp(`"${name}" is asked for by a Mutex.*${name}/.*another name`),
+      new RegExp(`"${name}" for a Mutex: it is in use by .*${name}/.*Rename one of them`),
     );
     expect((error as Error).stack).toContain("kinds.test");
     expect(held.held).toBe(true);
@@ -272,9 +272,7 @@ describe("a call that finds an entry of another kind", () => {
     await expect.poll(() => new Set(led), { timeout: 10_000 }).toEqual(new Set(["one", "other"]));
     stop.abort();
     await Promise.all(ends);
-    expect(warnings).toEqual([
-      expect.stringMatching(/"led" is asked for by an Election.*lead\(\) tries again/),
-    ]);
+    expect(warnings).toEqual([expect.stringMatching(/"led" for an Election: .*lead\(\) tries again/)]);
   });
 });
 

@@ -58,7 +58,7 @@ describe.concurrent.each(WAITING_CALLS)("%s with rejoin", { timeout: 40_000 }, (
 
     expect(reason).toBeInstanceOf(TypeError);
     expect(`${reason as Error}`).toMatch(
-      /^TypeError: Expected rejoin to be false or left out in \w+ with a Session/,
+      /^TypeError: Option rejoin of \w+ needs a Cluster: a Session has no next session/,
     );
     await expect(call(two.session, `own/${slug(what)}`, { rejoin: false })).resolves.toBe("held");
   });
@@ -113,7 +113,8 @@ describe.concurrent("a waiter with rejoin", { timeout: 40_000 }, () => {
       ...{ hosts: cluster.hosts, kind: "mutex", name: "events", names: ["events"] },
       ...{ error: { code: "SESSION_LOST", loss: "revoked" }, failures: 1, delayMs: 0 },
     });
-    const line = /^warn leasehold: \d waits? begins? anew at the end of the queue, for "events": Session/;
+    const line =
+      /^warn leasehold: lost (?:the place|2 places) in the queue for "events" \(Session .*\); joining again$/;
     await expect.poll(() => log.all.filter((each) => line.test(each))).not.toEqual([]);
   });
 

@@ -164,12 +164,14 @@ describe("where it cannot be", () => {
   test("connect says so", async () => {
     await using memory = await memoryEtcd();
     expect(() => connect({ hosts: memory.hosts, renewal: "worker" })).toThrow(
-      "Expected renewal to be left out with the hosts of memoryEtcd(), got",
+      'Option renewal: "worker" cannot be used with the hosts of memoryEtcd()',
     );
     expect(() => connect({ hosts: "a", renewal: "thread" as "worker" })).toThrow(
       /^Expected renewal to be "main" or "worker", got/,
     );
-    expect(() => connect({ hosts: "a", maxStallMs: 5000 })).toThrow(/^maxStallMs needs renewal: "worker"$/);
+    expect(() => connect({ hosts: "a", maxStallMs: 5000 })).toThrow(
+      /^Option maxStallMs needs renewal: "worker"$/,
+    );
     expect(() => connect({ hosts: "a", renewal: "worker", maxStallMs: 10 })).toThrow(
       /^Expected maxStallMs to be .*1000/,
     );
@@ -186,10 +188,10 @@ describe("where it cannot be", () => {
     };
 
     expect(() => bundle.connect({ hosts: "a", renewal: "worker" })).toThrow(
-      /^Expected renewal to be left out here: leasehold-renewal.js is not beside leasehold, as in a bundle \(in Next\.js: serverExternalPackages: .* outputFileTracingIncludes: .*\), got "worker"$/,
+      /^Option renewal needs leasehold-renewal.js beside leasehold, which a bundler has left out \(in Next\.js: serverExternalPackages: .* outputFileTracingIncludes: .*\)$/,
     );
     expect(() => bundle.connect({ hosts: "a", guardian: true })).toThrow(
-      /leasehold-guardian.js is not beside/,
+      /leasehold-guardian.js beside leasehold/,
     );
   });
 });

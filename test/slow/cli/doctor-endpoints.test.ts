@@ -121,7 +121,7 @@ describe("leasehold doctor ends in time, and tells no secret,", () => {
     expect([code, stderr]).toEqual([69, ""]);
     for (const endpoint of all) expect(failures(findings, endpoint)).toHaveLength(1);
     expect(failures(findings, mute.endpoint)).toEqual([
-      expect.stringMatching(/^server: accepts connections and answers nothing within 200 ms \| see whether/),
+      expect.stringMatching(/^server: accepts connections, but does not answer within 200 ms \| check that/),
     ]);
     expect(failures(findings, secure)).toEqual([expect.stringMatching(/^tls: no TLS handshake: no answer/)]);
     expect(stdout).not.toMatch(/correct-horse|\u001b/);

@@ -69,7 +69,7 @@ describe("leasehold doctor", () => {
 
     expect(code).toBe(69);
     expect(failures(findings, plain)).toEqual([
-      expect.stringMatching(/^tls: this port speaks TLS, no plain HTTP \| use https:\/\/ in --endpoints/),
+      expect.stringMatching(/^tls: this port speaks TLS, not plain HTTP \| use https:\/\/ in --endpoints/),
     ]);
   });
 

@@ -55,7 +55,7 @@ describe("child and grandchild are gone", () => {
     expect(lastOf(cli)).toMatchObject({
       ...{ event: "lost", loss: "deleted", ranOnMs: 0, commandCode: 137 },
       message: expect.stringMatching(
-        /^the command was ended: Lock "lost\/deleted" lost: its key was deleted/,
+        /^ended the command: Lock "lost\/deleted" lost: its key was deleted/,
       ) as string,
     });
   });

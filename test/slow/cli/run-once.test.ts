@@ -30,7 +30,7 @@ describe("leasehold run --once", () => {
     const second = await run(words);
     expect(second).toMatchObject({ code: 0, stdout: "" });
     expect(second.stderr).toMatch(
-      /^leasehold: slot 202601020304 of cli\/once was run before, by \S+:\d+: the command is not run\n$/,
+      /^leasehold: slot 202601020304 of cli\/once was run before, by \S+:\d+: not running the command\n$/,
     );
     expect(await placesOf(etcd.member, "cli/once")).toEqual([]);
   });
@@ -60,7 +60,7 @@ describe("leasehold run --once", () => {
 
     const told = await run([...words, ...script("echo ran")]);
     expect(told).toMatchObject({ code: 76, stdout: "" });
-    expect(told.stderr).toContain("slot 1 of cli/killed was begun, and its run was lost, by");
+    expect(told.stderr).toContain("slot 1 of cli/killed was begun, but its run was lost, by");
     const again = await run([...words, "--rerun", "if-lost", ...script("echo ran")]);
     expect(again).toMatchObject({ code: 0, stdout: "ran\n", stderr: "" });
     expect((await run([...words, ...script("echo ran")])).stderr).toContain("was run before");
@@ -89,11 +89,11 @@ describe("leasehold run --once", () => {
     const failing = ["cli/failed", "--once", "1", ...script("exit 7")];
     expect(await run(failing)).toEqual({
       ...{ code: 7, signal: null, stdout: "" },
-      stderr: "leasehold: slot 1 of cli/failed counts as failed: the command has failed, with the code 7\n",
+      stderr: "leasehold: slot 1 of cli/failed counts as failed: the command failed (exit code 7)\n",
     });
 
     expect(await told("cli/failed")).toMatchObject({ code: 79, reason: "done", failed: true });
-    expect((await run(failing)).stderr).toContain("slot 1 of cli/failed was run before, and has failed, by");
+    expect((await run(failing)).stderr).toContain("slot 1 of cli/failed was run before and failed, by");
     expect(await again("cli/failed", "if_lost")).toMatchObject({ reason: "done", run: { failed: true } });
     const words = ["cli/failed", "--once", "1", "--rerun", "if-failed", ...script("echo again")];
     expect(await run(words)).toMatchObject({ code: 0, stdout: "again\n", stderr: "" });
@@ -159,7 +159,7 @@ describe("leasehold run --once", () => {
     const skipped = await run([...words, ...script("echo ran")]);
     expect(skipped).toMatchObject({ code: 0, stdout: "" });
     expect(skipped.stderr).toBe(
-      "leasehold: slot 2 of cli/skips is skipped, because another holder has the lock: the command is not run\n",
+      "leasehold: slot 2 of cli/skips is skipped, because another client holds the lock: not running the command\n",
     );
     const { stderr } = await run([...words, "--json", ...script("echo ran")]);
     expect(JSON.parse(stderr)).toMatchObject({ event: "once", slot: 2, reason: "held" });

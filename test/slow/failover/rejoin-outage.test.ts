@@ -56,7 +56,7 @@ describe("with three members that all stand still for longer than the TTL", { ti
     await expect.poll(() => places("program")).toHaveLength(2);
 
     pause();
-    await program.says(/etcd did not answer.*; next attempt in \d+ s\n/);
+    await program.says(/etcd did not answer.*; next attempt in \d+ (?:ms|s)\n/);
     resume();
     await holder.release();
 

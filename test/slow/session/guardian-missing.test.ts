@@ -108,9 +108,7 @@ test("connect() refuses a guardian where Node.js may start no process", async ()
     ...["--eval", code],
   ]);
 
-  expect(stdout).toContain(
-    "RangeError: Expected guardian to be left out here: Node.js runs without --allow-child-process",
-  );
+  expect(stdout).toContain("RangeError: Option guardian needs Node.js's flag --allow-child-process here");
 });
 
 test("connect() refuses a guardian in a zip file of Yarn's Plug'n'Play", () => {
@@ -122,7 +120,7 @@ test("connect() refuses a guardian in a zip file of Yarn's Plug'n'Play", () => {
   module.findPnpApi = () => ({ resolveVirtual: () => where.real });
 
   expect(() => connect({ hosts: "127.0.0.1:1", guardian: true })).toThrow(
-    "Expected guardian to be left out here: leasehold is in a zip file (run: yarn unplug leasehold)",
+    "Option guardian cannot start a program in a zip file: run yarn unplug leasehold",
   );
   where.real = "/app/.yarn/unplugged/leasehold-1/node_modules/leasehold/dist/leasehold-guardian.js";
   expect(() => connect({ hosts: "127.0.0.1:1", guardian: true })).not.toThrow();

@@ -208,7 +208,7 @@ test("a cluster without sessions has none, and the next session starts another",
 test("an etcd in this process cannot be guarded, nor what a client of etcd3 reaches", async () => {
   await using memory = await memoryEtcd();
   expect(() => connect({ hosts: memory.hosts, guardian: true })).toThrow(
-    "Expected guardian to be left out with the hosts of memoryEtcd(), got true",
+    "Option guardian cannot be used with the hosts of memoryEtcd()",
   );
   expect(() => connect({ hosts: "a", guardian: "yes" as unknown as true })).toThrow(
     /^Expected guardian to be/,

@@ -49,7 +49,7 @@ export function junkOptions(good: Readonly<Record<string, fc.Arbitrary<unknown>>
 }
 
 const OPTIONS =
-  /^(Expected (the options of [\w' .]+|hosts|credentials(\.\w+)?|auth(\.\w+)?|transport|pingIntervalMs|pingTimeoutMs|connectTimeoutMs|requestTimeoutMs|ttlSeconds|owner|signal|timeoutMs|reentrant|drainMs|atLeastMs|cluster|source|name|permits|work|leaseId|highest|fence|hold(\.\w+)?)\b|Unknown option .* of |Option \w+ of connect is refused)/s;
+  /^(Expected (the options of [\w' .]+|hosts|credentials(\.\w+)?|auth(\.\w+)?|transport|pingIntervalMs|pingTimeoutMs|connectTimeoutMs|requestTimeoutMs|ttlSeconds|owner|signal|timeoutMs|reentrant|drainMs|atLeastMs|cluster|source|name|permits|work|leaseId|highest|fence|hold(\.\w+)?)\b|Unknown option .* of |Option \w+ (of connect is refused|has no effect with|cannot be used|needs) )/s;
 
 /** Whether the error has the class for misuse, and names what was wrong. */
 export const isMisuse = (error: unknown): boolean =>

@@ -89,7 +89,11 @@ describe("a function as credentials", () => {
       () => ({ ...old, certChain: one!.certificate, privateKey: other!.key }),
       "to be a certificate and its key",
     ],
-    ["returns a bundle that is half written", () => ({ rootCertificate: half }), "2 blocks of which 1 end"],
+    [
+      "returns a bundle that is half written",
+      () => ({ rootCertificate: half }),
+      "2 blocks that begin and 1 that end",
+    ],
     ["returns a promise", () => Promise.resolve(fresh), "Expected credentials() to be an object"],
     ["returns nothing", () => undefined, "Expected credentials() to be an object"],
   ])("that %s leaves the last ones in use, and says so once", (_, returned, said) => {
@@ -134,7 +138,7 @@ describe("a function as credentials", () => {
 
     expect(credentials.current).toEqual(old);
     expect(warn).toHaveBeenCalledExactlyOnceWith(
-      expect.stringMatching(/^credentials\(\) has failed, and leasehold uses the certificates of before: /),
+      expect.stringMatching(/^credentials\(\) has failed; leasehold keeps using the previous certificates: /),
       expect.objectContaining({ code: "CREDENTIALS_KEPT" }),
     );
   });
@@ -168,7 +172,7 @@ describe("which of the two functions has failed", () => {
     ]);
     expect(JSON.parse(JSON.stringify(published[0]))).toMatchObject({ option });
     expect(records.map(({ message }) => message)).toEqual([
-      `${option}() has failed, and the ${kept} of before stay in use: no such file`,
+      `${option}() has failed; the previous ${kept} stay in use: no such file`,
       `${option}() works again`,
     ]);
   });
@@ -184,7 +188,7 @@ describe("which of the two functions has failed", () => {
 
     expect(current.current).toEqual(working.auth());
     const [said] = warn.mock.calls[0]!;
-    expect(said).toMatch(/^auth\(\) has failed, and leasehold uses the user and password of before: /);
+    expect(said).toMatch(/^auth\(\) has failed; leasehold keeps using the previous user and password: /);
     expect(said).not.toContain("secret");
   });
 });

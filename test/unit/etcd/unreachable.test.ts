@@ -57,6 +57,9 @@ describe("a call of a cluster that no host has ever answered", () => {
       ["b:1", REFUSED],
       ["c:1", REFUSED],
     ]);
+    expect((call.error as Error).message).toMatch(
+      /^no etcd reached within 3 s \(test\): a:1: .*\. Is etcd running\? To wait longer, pass timeoutMs$/,
+    );
   });
 
   test("tries each host at least twice before, and for more than two seconds", async () => {

@@ -504,11 +504,11 @@ describe("memoryEtcd", () => {
   });
 
   it.each([
-    [{ transport: "etcd3" }, 'Expected transport to be left out with the hosts of memoryEtcd(), got "etcd3"'],
-    [{ transport: "http2" }, 'Expected transport to be left out with the hosts of memoryEtcd(), got "http2"'],
+    [{ transport: "etcd3" }, "Option transport cannot be used with the hosts of memoryEtcd()"],
+    [{ transport: "http2" }, "Option transport cannot be used with the hosts of memoryEtcd()"],
     [
       { credentials: { rootCertificate: "" } },
-      "Expected credentials to be left out with the hosts of memoryEtcd()",
+      "Option credentials cannot be used with the hosts of memoryEtcd()",
     ],
   ] as const)("is reached by no transport and by no TLS: connect refuses %j", async (options, message) => {
     const { hosts } = await start({ members: 3 });

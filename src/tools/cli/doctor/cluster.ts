@@ -58,7 +58,7 @@ function unlistedFinding(unlisted: readonly ListedMember[]): Finding[] {
   return [
     warn(
       "members",
-      `not examined, because --endpoints does not name them: ${excerpt(urls.join(", "), 400)}`,
+      `not examined, because --endpoints does not list them: ${excerpt(urls.join(", "), 400)}`,
       "list all members: a client fails over to those that it knows",
     ),
   ];
@@ -161,14 +161,14 @@ function versionsFinding(answered: readonly Answered[]): Finding[] {
   const versions = [...new Set(answered.map(({ status }) => status.version))].sort();
   if (versions.length < 2) return [];
   const detail = `members run different releases: ${versions.join(", ")}`;
-  return [warn("versions", detail, "end the upgrade: they should differ during one only")];
+  return [warn("versions", detail, "finish the upgrade: releases should differ only during one")];
 }
 
 /** The members were asked at about the same time: a busy cluster writes a few entries in between. */
 function lagFindings(answered: readonly Answered[]): Finding[] {
   const latest = Math.max(...answered.map(({ status }) => status.appliedIndex));
   const behind = answered.filter(({ status }) => latest - status.appliedIndex > LAG);
-  if (behind.length === 0) return [ok("lag", "every member has applied what the others have, or nearly so")];
+  if (behind.length === 0) return [ok("lag", "all members have applied nearly the same entries")];
   return behind.map(({ exam, status }) =>
     warn(
       "lag",

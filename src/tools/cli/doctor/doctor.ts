@@ -99,7 +99,10 @@ const DEFAULT_PREFIX = "leasehold-doctor/";
 const AT_A_TIME = 5;
 
 const FLAGS = {
-  ttl: { value: "DURATION", text: "TTL of the session of the check, whole seconds, 2s at least; default 3s" },
+  ttl: {
+    value: "DURATION",
+    text: "TTL of the session that doctor opens, in whole seconds, at least 2s; default 3s",
+  },
   timeout: { value: "DURATION", text: "limit of each request, 100ms to 60s; default 2s" },
 } as const;
 
@@ -112,7 +115,7 @@ export const doctor = command({
   help: [
     "Examines every endpoint by itself: the network, TLS and certificates, what answers there, its version, the user's rights, the " +
       "latency of reads and locks, and the renewals of a session. Then the cluster: leader, majority, alarms, lag, nested names.",
-    `It takes a lock of a name of its own that starts with PREFIX (default ${DEFAULT_PREFIX}), and leaves nothing behind.`,
+    `It takes a lock with a random name that starts with PREFIX (default ${DEFAULT_PREFIX}), and leaves nothing behind.`,
     "Exit code 0: nothing failed, though there may be warnings; 1: something failed; 69: no endpoint works.",
   ],
   flags: FLAGS,

@@ -172,19 +172,19 @@ async function otherServer(exam: Exam, answer: unknown): Promise<Finding> {
   if (!exam.secure && (await speaksTls(exam)))
     return fail(
       "tls",
-      "this port speaks TLS, no plain HTTP",
-      "use https:// in --endpoints, and give --cacert if its authority is none of the public ones",
+      "this port speaks TLS, not plain HTTP",
+      "use https:// in --endpoints, and give --cacert unless a public authority has signed its certificate",
     );
-  if (await speaksGrpc(exam)) return ok("server", "speaks etcd's gRPC, and has no page /version");
+  if (await speaksGrpc(exam)) return ok("server", "speaks etcd's gRPC, but has no page /version");
   if (answer instanceof NoAnswerError)
     return fail(
       "server",
-      `accepts connections and answers nothing within ${answer.afterMs} ms`,
-      "see whether the process there is stopped, overloaded, or etcd at all",
+      `accepts connections, but does not answer within ${answer.afterMs} ms`,
+      "check that the process there is etcd, and neither stopped nor overloaded",
     );
   const what = isAnswer(answer)
     ? `a web server, not etcd: HTTP ${answer.status}, ${excerpt(answer.type, 40) || "no type"}, "${excerpt(answer.text)}"`
-    : `no etcd: it answers neither HTTP nor gRPC (${excerpt(codeOf(answer) ?? "", 120)})`;
+    : `not etcd: it answers neither HTTP nor gRPC (${excerpt(codeOf(answer) ?? "", 120)})`;
   const hint = "correct the host and the port in --endpoints: etcd's clients use port 2379 by default";
   return fail("server", what, hint);
 }

@@ -21,7 +21,8 @@ export async function namesFinding(
     const { names, all } = await namesUnder(cluster, prefix, { timeoutMs, signal });
     const nested = [...names].flatMap((name) => aboveOf(name, names).map((above) => [name, above] as const));
     const part = all ? "" : `, among the first ${PAGES * KEYS} keys`;
-    if (nested.length === 0) return ok("names", `no lock in use is below another one${where}${part}`);
+    if (nested.length === 0)
+      return ok("names", `no lock in use${where} has a name below that of another one${part}`);
     return warn(
       "names",
       nestedText(nested) + part,
@@ -31,7 +32,7 @@ export async function namesFinding(
     if (!(error instanceof LeaseholdError)) throw error;
     const isDenied = error instanceof EtcdRefusedError && error.reason === "permission";
     const why = isDenied ? `this user may not read all keys${where}: give a PREFIX` : error.message;
-    return skip("names", `nested names were not looked for: ${excerpt(why, 400)}`);
+    return skip("names", `did not look for nested names: ${excerpt(why, 400)}`);
   }
 }
 

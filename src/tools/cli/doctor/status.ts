@@ -179,7 +179,7 @@ const memberOf = (fields: Fields): ListedMember => ({
 /** etcd reports its quota from 3.6 on. */
 export function spaceFinding(fields: Fields): Finding[] {
   const [size, quota] = [Number(idOf(fields["dbSize"])), Number(idOf(fields["dbSizeQuota"]))];
-  const shown = `${mib(size)}${quota > 0 ? ` of ${mib(quota)}` : ", of a quota that this release does not report"}`;
+  const shown = `${mib(size)}${quota > 0 ? ` of ${mib(quota)}` : "; this release does not report its quota"}`;
   if (quota > 0 && size > FULL * quota)
     return [
       warn("space", shown, "compact, defragment, or raise --quota-backend-bytes: a full etcd rejects writes"),

@@ -227,11 +227,14 @@ async function ttlFinding({ exam, cluster, mutex }: Trial, session: Session): Pr
     return [
       fail(
         "ttl",
-        `etcd gives the lease ${theirs} ms more, leasehold ${Math.round(ours)} ms`,
+        `the lease has ${theirs} ms left by etcd, ${Math.round(ours)} ms by leasehold`,
         "see whether a proxy answers in etcd's place, and whether the machine's clock runs too slowly",
       ),
     ];
-  const asked = session.ttlSeconds > exam.ttlSeconds ? `; it grants ${session.ttlSeconds} s at least` : "";
+  const asked =
+    session.ttlSeconds > exam.ttlSeconds
+      ? `; the shortest TTL that it grants is ${session.ttlSeconds} s`
+      : "";
   return [
     ok("ttl", `etcd counts the lease's TTL as leasehold does${asked}`, {
       theirsMs: theirs,

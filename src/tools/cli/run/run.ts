@@ -254,19 +254,19 @@ function ended({ reporter }: CommandTask, { name, slot }: Wanted & Slot, settled
   const code = codeOf(settled);
   if (state === "done") return code;
   const commandCode = settled.exitCode;
-  const how = state === "lost" ? "was ended early" : "has failed";
-  const message = `slot ${slot} of ${name} counts as ${state}: the command ${how}, with the code ${commandCode}`;
+  const how = state === "lost" ? "was ended early" : "failed";
+  const message = `slot ${slot} of ${name} counts as ${state}: the command ${how} (exit code ${commandCode})`;
   reporter.line(message, { event: "slot", name, slot, state, commandCode, message });
   return state === "lost" && code === 0 ? EXIT.lost : code;
 }
 
 const TEXTS = {
   done: "was run before",
-  failed: "was run before, and has failed",
+  failed: "was run before and failed",
   running: "is running",
-  lost: "was begun, and its run was lost",
-  expired: "is older than those whose runs are known",
-  held: "is skipped, because another holder has the lock",
+  lost: "was begun, but its run was lost",
+  expired: "is older than the slots whose records are kept",
+  held: "is skipped, because another client holds the lock",
 } as const;
 
 function notRun(
@@ -276,7 +276,7 @@ function notRun(
 ): number {
   const by = run?.owner === undefined ? "" : `, by ${run.owner}`;
   const hasFailed = run?.failed === true;
-  const message = `slot ${slot} of ${name} ${TEXTS[hasFailed ? "failed" : reason]}${by}: the command is not run`;
+  const message = `slot ${slot} of ${name} ${TEXTS[hasFailed ? "failed" : reason]}${by}: not running the command`;
   const event: OnceJson = {
     ...{ event: "once", name, slot, reason },
     ...(run?.owner !== undefined && { owner: run.owner }),
@@ -290,22 +290,22 @@ function notRun(
 }
 
 const FLAGS = {
-  wait: { value: "DURATION", text: "wait no longer than this; exit code 75" },
-  try: { text: "do not wait at all; exit code 75" },
+  wait: { value: "DURATION", text: "the longest time to wait for the lock; after it, exit code 75" },
+  try: { text: "do not wait: exit code 75 if the lock is taken" },
   shared: { text: "hold the lock as a reader, beside other readers" },
   permits: { value: "N", text: "hold one of N permits, 1 to 1000" },
   ...PACE_FLAGS,
-  once: { value: "SLOT", text: "run at most once for this number, of all that run NAME with it" },
+  once: { value: "SLOT", text: "run at most once for this slot, a whole number, whichever client runs it" },
   rerun: {
     value: "WHEN",
-    text: "with --once: never, if-lost: if a run was ended early or lost, or if-failed: also if it failed; default never",
+    text: "with --once, when to run a slot again: never, if-lost (its run was lost or ended early) or if-failed (also if it failed); default never",
   },
   "if-held": {
     value: "WHEN",
-    text: "with --once, while another holder has the lock: wait, and run late, or skip; default wait",
+    text: "with --once, if another client holds the lock: wait (and run late) or skip; default wait",
   },
   ...ENV_FLAG,
-  "max-hold": { value: "DURATION", text: "end the command when it has run so long; exit code 76" },
+  "max-hold": { value: "DURATION", text: "end the command after this time; exit code 76" },
 } as const;
 
 export const run = command({
@@ -320,9 +320,9 @@ export const run = command({
       "environment, and no password of etcd. Signals are passed on to it.",
     "If etcd stops renewing the lease, the command gets SIGTERM, and its group SIGKILL after the grace, before another client " +
       "can get the lock. If the lock is lost at once (key deleted, lease revoked), the group gets SIGKILL at once.",
-    "With --once, the command does not run if any client has run the slot, is running it, or has skipped it: exit code 0. If that run was " +
-      "lost, 76; a run whose command was ended early counts as lost. If it has failed, 79.",
-    "Exit codes: the command's own; 128 plus the number of the signal that ended it; 75 not granted in time; 76 the lock was " +
+    "With --once, the command does not run if any client has run the slot, is running it, or has skipped it. The exit code is then 76 if " +
+      "that run was lost (a command that was ended early counts as lost), 79 if it failed, and otherwise 0.",
+    "Exit codes: the command's own; 128 plus the number of the signal that ended it; 75 lock not acquired in time; 76 the lock was " +
       "lost or --max-hold has passed; 126 not executable; 127 no such command.",
   ],
   flags: FLAGS,

@@ -2,7 +2,7 @@ import os from "node:os";
 import type { LeaseholdError, SessionOptions } from "../../../index.js";
 import { systemClock } from "../../../base/util/clock.js";
 import { printable } from "../../../base/util/printable.js";
-import { parseDuration, parseTtl } from "../command.js";
+import { formatDuration, parseDuration, parseTtl } from "../command.js";
 import { columnsOf, EXIT, type Io, json, usageError, width, wrap } from "../io.js";
 import type { RunJson } from "../json-types.js";
 
@@ -19,14 +19,17 @@ export interface Pace {
 
 export const PACE_FLAGS = {
   ttl: { value: "DURATION", text: "TTL of the lease, in whole seconds; default 15s" },
-  grace: { value: "DURATION", text: "from SIGTERM to SIGKILL, at most 0.35 of the TTL; default 0.2 of it" },
+  grace: {
+    value: "DURATION",
+    text: "time from SIGTERM to SIGKILL, at most 0.35 of the TTL; default 0.2 of the TTL",
+  },
   "release-delay": {
     value: "DURATION",
-    text: "after a crash or a lost lease, the next holder waits so long beyond its end; default 0s",
+    text: "after a crash or a lost lease, the next holder waits for this time after the lease has ended; default 0s",
   },
   owner: {
     value: "TEXT",
-    text: "who holds and waits, as others see it, at most 256 bytes; default HOST:PID",
+    text: "the name that others see for this holder or waiter, at most 256 bytes; default HOST:PID",
   },
 } as const;
 
@@ -183,9 +186,12 @@ export class Retries {
 
   failed({ code, message }: LeaseholdError, delayMs: number): void {
     const event = { event: "retrying", name: this.name, message, delayMs: Math.round(delayMs) } as const;
-    if (this.#lines.isDue(code, systemClock.monotonic()))
-      this.reporter.line(`${message}; next attempt in ${Math.round(delayMs / 1000)} s`, event);
-    else this.reporter.event(event);
+    if (!this.#lines.isDue(code, systemClock.monotonic())) return this.reporter.event(event);
+    const text =
+      code === "SESSION_LOST"
+        ? `lost the place in the queue (${message}); joining again`
+        : `${message}; next attempt in ${formatDuration(delayMs)}`;
+    this.reporter.line(text, event);
   }
 
   reset(): void {

@@ -24,7 +24,7 @@ const ENDING_TEXTS: Readonly<Record<EndingReason, (it: Supervised) => string>> =
     return `etcd has not renewed the lease for ${passed} (TTL ${ttlSeconds} s): sent SIGTERM to the command`;
   },
   max_hold: ({ maxHoldMs = 0 }) =>
-    `the command has run for ${seconds(maxHoldMs)}, its --max-hold: sent SIGTERM`,
+    `the command has reached --max-hold (${seconds(maxHoldMs)}): sent SIGTERM to it`,
   left_behind: () => "the command has left processes behind in its process group: sent SIGTERM to them",
 };
 
@@ -38,10 +38,10 @@ export function endingText(name: string, outcome: Ended, end: unknown): [string,
   const because = end instanceof Error ? end.message : `the hold of ${name} was at risk`;
   const message =
     ending === "max_hold"
-      ? `${name} is released: the command was ended at its --max-hold`
+      ? `ended the command at --max-hold, and released ${name}`
       : ending === "unanswered" && loss === undefined
-        ? `the command was ended before ${name} could be lost`
-        : `the command was ended: ${because}${runText(outcome)}`;
+        ? `ended the command in time: nobody else could hold ${name} yet`
+        : `ended the command: ${because}${runText(outcome)}`;
   return [
     message,
     {
@@ -59,9 +59,9 @@ export function endingText(name: string, outcome: Ended, end: unknown): [string,
 
 function runText({ ranOnMs, byGuardian }: Settled): string {
   if (byGuardian && ranOnMs === 0)
-    return "; leasehold did not run, and its guardian ended the command at the deadline of the lease";
+    return "; leasehold was suspended, so its guardian ended the command at the deadline of the lease";
   if (ranOnMs === 0) return "";
-  return `; it may have run for up to ${seconds(ranOnMs)} beside the next holder, because leasehold did not run`;
+  return `; the command may have run for up to ${seconds(ranOnMs)} beside the next holder`;
 }
 
 /**
@@ -253,7 +253,7 @@ export class Supervisor {
     this.#leaseOverAt = systemClock.now().suspend + left + this.#unusedMs;
     if (this.it.group.pid !== undefined) this.it.guardian.watch(this.it.group.pid, left);
     if (this.#ending?.reason === "unanswered")
-      this.#report("renewed", "etcd has renewed the lease; the command is ended nevertheless");
+      this.#report("renewed", "etcd has renewed the lease, too late for this command: it still has to end");
   }
 
   #due(now: number, left: number): EndingReason | undefined {
@@ -284,7 +284,7 @@ export class Supervisor {
     if (this.#killedAt !== undefined) return;
     this.#killedAt = systemClock.monotonic();
     if (!this.signal("SIGKILL") || this.#lost) return;
-    this.#report("killed", "the command did not end in the grace: sent SIGKILL to its process group");
+    this.#report("killed", "the command did not end within the grace: sent SIGKILL to its process group");
   }
 
   #report(event: ControlJson["event"], message: string): void {

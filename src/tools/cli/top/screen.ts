@@ -55,7 +55,7 @@ function queueLines(picture: QueuePicture, scene: Scene, size: Size): readonly L
 type Maker = () => Line;
 
 function entryMakers({ queue }: QueuePicture, { now, freeIn }: Scene, size: Size): readonly Maker[] {
-  if (queue === undefined) return [() => ({ text: "  nobody holds it, and nobody waits" })];
+  if (queue === undefined) return [() => ({ text: "  no holder, no waiter" })];
   const { holders, waiters } = queue;
   return [
     ...holders.map((entry): Maker => () => {
@@ -84,12 +84,12 @@ function entryText(state: string, entry: SeenEntry, columns: number): string {
 function eventMakers({ history }: QueuePicture, now: Now): readonly Maker[] {
   if (history.length === 0) return [];
   const seen = history.toReversed().map((event): Maker => () => ({ text: eventText(event, now) }));
-  return [() => ({ text: "seen lately:", style: "bold" }), ...seen];
+  return [() => ({ text: "recent events:", style: "bold" }), ...seen];
 }
 
 function eventText({ kind, entry, at, together }: BoardEvent, now: Now): string {
   const ago = formatDuration(Math.max(0, now.monotonic - at));
-  const what = kind === "ended" ? "released, or lost" : kind;
+  const what = kind === "ended" ? "released or lost" : kind;
   const keys = kind === "ended" && together !== undefined && together > 1;
   return `  ${fit(`${ago} ago`, 12)}  ${fit(what, 17)}  ${labelOf(entry)}${keys ? ` (with ${together} keys of its lease)` : ""}`;
 }

@@ -295,15 +295,15 @@ export const top = command({
   endsWithOutput: true,
   summary: "watch all locks under a prefix: holders, waiters, hold times, rates",
   help: [
-    "A live table of the locks and elections whose names start with PREFIX (default: all), on a terminal of 80 x 24 or more. Without a terminal, or with --once, it prints the present state once. With --json it goes on until it is ended, unless --once is given.",
+    "A live table of the locks and elections whose names start with PREFIX (default: all), on a terminal of 80 x 24 or more. Without a terminal, or with --once, it prints the current state once. With --json it runs until it gets a signal, unless --once is given.",
     "keys: up/down or k/j, PgUp/PgDn, Home/End select; Enter shows the queue of the selected lock; / filters names, Esc removes the filter; w, h and r sort by waiters, hold time and rate of grants; q or Ctrl-C ends.",
-    "Hold times with < are upper limits: the lock was granted before this program began. With --json, the first line has all locks, and each further line those that have changed.",
+    "A hold time with < is an upper limit: the lock was acquired before this program began. With --json, the first line has all locks, and each further line those that have changed.",
   ],
   flags: {
-    once: { text: "print the present state and end, on a terminal too" },
+    once: { text: "print the current state and exit, also on a terminal" },
     interval: {
       value: "DURATION",
-      text: `shortest time between two pictures, 100ms or more; default ${DEFAULT_INTERVAL}`,
+      text: `shortest time between two updates, 100ms or more; default ${DEFAULT_INTERVAL}`,
     },
   },
   run: ({ positionals: [prefix = ""], flags, io, json, signal, connect }) => {

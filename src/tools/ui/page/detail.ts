@@ -6,8 +6,8 @@ import type { Store } from "./store.js";
 import { drawTimeline } from "./timeline.js";
 import { Trend } from "./trend.js";
 
-const LOCK = { free: "Free", holds: "Holds", waits: "Waits, the next one first" } as const;
-const ELECTION = { free: "No leader", holds: "Leads", waits: "Candidates, the next one first" } as const;
+const LOCK = { free: "Free", holds: "Holds", waits: "Waiting, next one first" } as const;
+const ELECTION = { free: "No leader", holds: "Leads", waits: "Candidates, next one first" } as const;
 
 /** One queue, beside the table or in its place. */
 export class Detail {
@@ -24,7 +24,7 @@ export class Detail {
   readonly #legend = make(
     "p",
     { class: "sub" },
-    "✕ the lease ended with the hold: its process lost it, or closed its session",
+    "✕ the hold ended with its lease: its process lost the lease, or closed its session",
   );
   readonly #past = make("tbody");
   readonly #trend = new Trend();
@@ -126,9 +126,9 @@ export class Detail {
     const [first] = holders;
     setText(
       this.#heading,
-      total.holders === 0 ? words.free : first?.isDelay ? "Its holder has died" : words.holds,
+      total.holders === 0 ? words.free : first?.isDelay ? "The holder is dead" : words.holds,
     );
-    setText(this.#waiting, total.waiters === 0 ? "Nobody waits" : words.waits);
+    setText(this.#waiting, total.waiters === 0 ? "Nobody is waiting" : words.waits);
     const hidden = total.waiters - shownWaiters;
     setText(this.#more, hidden > 0 && waiters.length > 0 ? `and ${number(hidden)} more` : "");
   }

@@ -104,7 +104,7 @@ class Holder extends PersonItem {
     const age = since === null ? "" : `for ${duration(now - since)} · `;
     // A permit has no fence: several have it at once.
     const facts = message.kind === "semaphore" ? age.slice(0, -3) : `${age}fence ${person.revision}`;
-    setText(this.facts, person.isDelay ? "has died, and no other may hold yet" : facts);
+    setText(this.facts, person.isDelay ? "is dead; nobody else can hold yet" : facts);
     this.#lease.hidden = person.ttlMs === null;
     const leftMs = Math.max(0, (person.ttlMs ?? 0) - (now - message.now));
     this.#mostMs = Math.max(this.#mostMs, person.ttlMs ?? 0, 1);
@@ -221,8 +221,8 @@ function askRelease(
   wanted = { name, key, revision };
   const risk =
     state === "holds"
-      ? "The next waiter gets it at once. A holder that is still at work learns of it, perhaps too late: check that it has ended, or that what it writes is fenced."
-      : "It loses its place in the queue. A waiter of leasehold joins again, at the end.";
+      ? "The next waiter gets the lock at once. A holder that is still working may notice too late: check that it has ended, or that its writes are fenced."
+      : "The waiter loses its place in the queue. A waiter of leasehold joins again at the end.";
   setText(
     byId("confirm-text"),
     `${shown(owner ?? key)} ${state} ${shown(name)} in the etcd at ${etcd}.\n${risk}`,

@@ -53,7 +53,7 @@ class Line {
     const { kind, holder, holders, waiters, losses, isDelay } = row;
     setText(this.#kind, kindOf(kind));
     const who = holder === null ? "free" : shown(holder);
-    setText(this.#holder, isDelay ? `${who} has died, soon free` : who);
+    setText(this.#holder, isDelay ? `${who} is dead, soon free` : who);
     setText(this.#more, holders > 1 ? ` and ${number(holders - 1)} more` : "");
     setText(this.#waiters, number(waiters));
     setText(this.#tag, losses > 0 ? count(losses, "lease ended", "leases ended") : "");
@@ -152,7 +152,7 @@ export class Table {
     empty.hidden = found > 0 || !this.store.isFilled || this.store.problem !== null;
     setText(
       empty,
-      this.store.rows.size === 0 ? "No lock is held here, and nobody waits." : "Nothing matches.",
+      this.store.rows.size === 0 ? "No lock is held, and nobody is waiting." : "Nothing matches.",
     );
     setText(
       byId("page"),

@@ -77,7 +77,7 @@ function summaryOf(history: readonly Past[], spanMs: number): string {
   const lost = history.filter(({ end }) => end === "lease ended").length;
   const holders = new Set(history.map(({ holder }) => holder)).size;
   const what = `${count(history.length, "hold")} by ${count(holders, "holder")}, ${lost} of them ended with their lease`;
-  return `Who held it in the last ${duration(spanMs)}: ${what}. The table below has the same as text.`;
+  return `Who held it in the last ${duration(spanMs)}: ${what}. The table below shows the same as text.`;
 }
 
 /** About as many characters as fit. The end of `host:pid` tells more than its middle. */

@@ -23,8 +23,8 @@ const BAD_NAMES = [
   outOfRange("name", 'free of "/" at its ends and of "//"', ["a", "b/"], '"b/"'),
   outOfRange("name", "1 to 1024 bytes of well-formed Unicode", [""], '""'),
   outOfRange("names", "free of duplicates", ["a", "b", "a"], '"a"'),
-  outOfRange("names", 'free of names under others, such as under "a"', ["a/b", "c", "a"], '"a/b"'),
-  outOfRange("names", 'free of names under others, such as under "a"', ["a", "a-", "a/b/c"], '"a/b/c"'),
+  outOfRange("names", "not nested", ["a/b", "c", "a"], '"a/b" below "a"'),
+  outOfRange("names", "not nested", ["a", "a-", "a/b/c"], '"a/b/c" below "a"'),
 ];
 
 describe("lockAll", () => {

@@ -104,8 +104,8 @@ describe("fromEnv()", () => {
       'Expected ETCDCTL_CACERT to be a file that can be read, got "/no/ca": ENOENT',
     ],
     [{ ETCDCTL_CACERT: "/dev/null" }, "Expected the file of ETCDCTL_CACERT to be PEM text, got other bytes"],
-    [{ ETCDCTL_KEY: "/k.pem" }, 'Expected ETCDCTL_KEY to be together with ETCDCTL_CERT, got "/k.pem"'],
-    [{ ETCDCTL_CERT: "/c.pem" }, 'Expected ETCDCTL_CERT to be together with ETCDCTL_KEY, got "/c.pem"'],
+    [{ ETCDCTL_KEY: "/k.pem" }, "Expected ETCDCTL_KEY together with ETCDCTL_CERT, which is not set"],
+    [{ ETCDCTL_CERT: "/c.pem" }, "Expected ETCDCTL_CERT together with ETCDCTL_KEY, which is not set"],
     [
       { ETCDCTL_USER: "s3cret" },
       "Expected ETCDCTL_USER to be NAME:PASSWORD, or together with ETCDCTL_PASSWORD",

@@ -38,7 +38,7 @@ describe("the options of a lock", () => {
     ["maxHoldMs", 0, RangeError, "maxHoldMs"],
     ["maxHoldMs", 2 ** 31, RangeError, "maxHoldMs"],
     ["maxHoldMs", NaN, RangeError, "maxHoldMs"],
-    ["maxHoldGraceMs", 5, TypeError, "undefined without maxHoldMs"],
+    ["maxHoldGraceMs", 5, TypeError, "maxHoldGraceMs needs maxHoldMs"],
     ["warnHoldMs", "1", TypeError, "warnHoldMs"],
     ["maxHold", 1, TypeError, "did you mean maxHoldMs?"],
   ])("%s: %j is rejected by every lock", (option, value, misuse, text) => {

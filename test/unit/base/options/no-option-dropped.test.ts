@@ -11,32 +11,31 @@ afterAll(() => client.close());
 
 const authority = makeAuthority("any");
 
-/** What each option may be, other than by default, what it may not be, and how an error shows what it may be. */
+/** What each option may be, other than by default, and what it may not be. */
 const OPTIONS: Readonly<
   Record<
     Exclude<keyof ConnectOptions, "etcd3">,
-    { readonly may: unknown; readonly mayNot: unknown; readonly shown: string; readonly with?: object }
+    { readonly may: unknown; readonly mayNot: unknown; readonly with?: object }
   >
 > = {
-  hosts: { may: "b:2", mayNot: 7, shown: '"b:2"' },
-  followMembers: { may: true, mayNot: "yes", shown: "true" },
-  prefix: { may: "prod/", mayNot: "prod", shown: '"prod/"' },
+  hosts: { may: "b:2", mayNot: 7 },
+  followMembers: { may: true, mayNot: "yes" },
+  prefix: { may: "prod/", mayNot: "prod" },
   credentials: {
     may: { rootCertificate: authority.certificate },
     mayNot: "ca.pem",
-    shown: "an object (Object)",
   },
-  auth: { may: { username: "a", password: "b" }, mayNot: "a:b", shown: "an object (Object)" },
-  transport: { may: "etcd3", mayNot: "grpc", shown: '"etcd3"' },
-  pingIntervalMs: { may: 7000, mayNot: 1, shown: "7000" },
-  pingTimeoutMs: { may: 3000, mayNot: 1, shown: "3000" },
-  connectTimeoutMs: { may: 3000, mayNot: 1, shown: "3000" },
-  requestTimeoutMs: { may: 3000, mayNot: 1, shown: "3000" },
-  guardian: { may: true, mayNot: "yes", shown: "true" },
-  renewal: { may: "worker", mayNot: "bogus", shown: '"worker"' },
-  maxStallMs: { may: 5000, mayNot: 1, shown: "5000", with: { renewal: "worker" } },
-  session: { may: { ttlSeconds: 30 }, mayNot: { ttlSeconds: 0 }, shown: "an object (Object)" },
-  log: { may: console, mayNot: 7, shown: "an object (Object)" },
+  auth: { may: { username: "a", password: "b" }, mayNot: "a:b" },
+  transport: { may: "etcd3", mayNot: "grpc" },
+  pingIntervalMs: { may: 7000, mayNot: 1 },
+  pingTimeoutMs: { may: 3000, mayNot: 1 },
+  connectTimeoutMs: { may: 3000, mayNot: 1 },
+  requestTimeoutMs: { may: 3000, mayNot: 1 },
+  guardian: { may: true, mayNot: "yes" },
+  renewal: { may: "worker", mayNot: "bogus" },
+  maxStallMs: { may: 5000, mayNot: 1, with: { renewal: "worker" } },
+  session: { may: { ttlSeconds: 30 }, mayNot: { ttlSeconds: 0 } },
+  log: { may: console, mayNot: 7 },
 };
 
 const FORMS: Readonly<Record<string, object>> = {
@@ -58,7 +57,7 @@ function errorOf(options: object): Error | undefined {
 const IS_SO = ['connect({ hosts, transport: "etcd3" }) transport', "connect({ etcd3 }) transport"];
 
 describe.each(Object.entries(FORMS))("%s drops no option:", (form, given) => {
-  test.each(Object.entries(OPTIONS))("%s", (option, { may, mayNot, shown, with: more = {} }) => {
+  test.each(Object.entries(OPTIONS))("%s", (option, { may, mayNot, with: more = {} }) => {
     const beside = "etcd3" in given ? {} : more;
     const options = { ...given, ...beside, [option]: may };
     const error = errorOf(options);
@@ -67,12 +66,10 @@ describe.each(Object.entries(FORMS))("%s drops no option:", (form, given) => {
       (IS_SO.includes(`${form} ${option}`) ||
         !isDeepStrictEqual(checkConnect(options), checkConnect({ ...given, ...beside })));
 
-    if (!hasEffect) {
-      expect(error?.message).toMatch(new RegExp(`^Expected ${option} to be .*, got `));
-      expect(error?.message.endsWith(`, got ${shown}`), error?.message).toBe(true);
-    }
+    if (!hasEffect)
+      expect(error?.message).toMatch(new RegExp(`^Option ${option} (?:has no effect with|cannot be used) `));
     expect(errorOf({ ...given, ...beside, [option]: mayNot })?.message).toMatch(
-      new RegExp(`^Expected (the options of connect's )?${option}\\b|^Expected ttlSeconds`),
+      new RegExp(`^(?:Expected|Option) (the options of connect's )?${option}\\b|^Expected ttlSeconds`),
     );
   });
 });

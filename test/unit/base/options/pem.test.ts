@@ -45,7 +45,7 @@ describe("PEM text", () => {
     const value = good[option].toString().replaceAll("\n", "\\n");
 
     expect(complaint({ ...good, [option]: value })).toContain(
-      `Expected credentials.${option} to be PEM text, got text whose line breaks are "\\n", two characters each`,
+      `Expected credentials.${option} to be PEM text, got text in which "\\n", two characters, stands for each line break`,
     );
   });
 

@@ -15,7 +15,7 @@ const publish = (name: string, failures = 1) =>
     ...{ owner: "web-1", leaseId: LEASE_ID, error, failures, delayMs: 0 },
   });
 
-describe("the line about waits that begin anew", () => {
+describe("the log line about lost places", () => {
   test("is one for all within a second, with a few of the names, and the reason", () => {
     for (let n = 0; n < 1000; n++) publish(`orders/${n}`);
     world.clock.advance(999);
@@ -23,8 +23,8 @@ describe("the line about waits that begin anew", () => {
     world.clock.advance(1);
 
     expect(world.lines.news).toEqual([
-      "warn leasehold: 1000 waits begin anew at the end of the queue, for " +
-        `"orders/0", "orders/1", "orders/2", "orders/3", "orders/4" and 995 more: ${error.message}`,
+      "warn leasehold: lost 1000 places in the queue for " +
+        `"orders/0", "orders/1", "orders/2", "orders/3", "orders/4" and 995 more (${error.message}); joining again`,
     ]);
   });
 
@@ -34,7 +34,7 @@ describe("the line about waits that begin anew", () => {
       world.clock.advance(1000);
     }
 
-    const line = `warn leasehold: 1 wait begins anew at the end of the queue, for "jobs": ${error.message}`;
+    const line = `warn leasehold: lost the place in the queue for "jobs" (${error.message}); joining again`;
     expect(world.lines.news).toEqual([line, line, line, line]);
     expect(world.clock.timers).toBe(0);
   });

@@ -62,7 +62,7 @@ describe("the line about a wait", () => {
     await world.clock.pass(31_000);
 
     expect(world.lines.all).toHaveLength(1);
-    expect(world.lines.all[0]).toMatch(/4 ahead; so do 499 more calls of this process$/);
+    expect(world.lines.all[0]).toMatch(/4 ahead; 499 more calls of this process also waiting$/);
   });
 
   test("goes by the call that waits longest: a busy lock whose waits are short has none", async () => {
@@ -88,7 +88,7 @@ describe("the line about a wait", () => {
     expect(reads).toHaveLength(16);
     expect(world.lines.all).toHaveLength(17);
     expect(world.lines.all).toContain(
-      "warn leasehold: 5000 locks are waited for: those of the next 30 s are not listed",
+      "warn leasehold: waiting for 5000 locks: further ones are not listed for 30 s",
     );
   });
 

@@ -92,7 +92,7 @@ describe("a waiter", () => {
     await waiter.clock.pass(1000);
 
     expect(waiter.told).toHaveLength(1);
-    expect(waiter.told[0]).toMatch(/^failed "jobs" is asked for by a Mutex, .* of a Semaphore/);
+    expect(waiter.told[0]).toMatch(/^failed Cannot use "jobs" for a Mutex: .* by a Semaphore/);
     expect(waiter.reads).toHaveLength(1);
   });
 
@@ -106,6 +106,6 @@ describe("a waiter", () => {
     await waiter.clock.pass(1000);
 
     expect(waiter.told).toHaveLength(1);
-    expect(waiter.told[0]).toMatch(/^failed "jobs" is asked for by a Semaphore/);
+    expect(waiter.told[0]).toMatch(/^failed Cannot use "jobs" for a Semaphore/);
   });
 });

@@ -55,7 +55,7 @@ describe("the connection of a command", () => {
     [
       { endpoints: "https://a:1", cert: "/c.pem" },
       {},
-      'Expected --cert to be together with --key, got "/c.pem"',
+      "Expected --cert together with --key, which is not set",
     ],
     [
       { endpoints: "http://a:1", cacert: "/c.pem" },

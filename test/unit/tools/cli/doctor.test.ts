@@ -155,7 +155,7 @@ describe("the members of a cluster", () => {
     expect(bad(reported(1), dead(2))).toEqual([
       "warn endpoints: 1 of 2 endpoints work",
       "warn members: 1 of 3 voting members answered, 2 must; m2 did not, and no further member may fail",
-      "warn members: not examined, because --endpoints does not name them: m3 (http://m3:2379)",
+      "warn members: not examined, because --endpoints does not list them: m3 (http://m3:2379)",
     ]);
   });
 });

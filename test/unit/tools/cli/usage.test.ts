@@ -49,7 +49,7 @@ test.each<readonly [line: string, message: string]>([
   ["ls --limit=1.5", '--limit must be a whole number from 1, got "1.5"'],
   ["ls --limit=", '--limit must be a whole number from 1, got ""'],
   ["show a --limit 1001", '--limit must be a whole number from 1 to 1000, got "1001"'],
-  ["release a", "release asks for a confirmation, and there is no terminal"],
+  ["release a", "release asks for confirmation, but there is no terminal"],
   ["release a -y --as lock", '--as must be name or key, got "lock"'],
   ["doctor --ttl 1s", '--ttl must be whole seconds from 2s to 86400s, got "1s"'],
   ["doctor --ttl 2500ms", '--ttl must be whole seconds from 2s to 86400s, got "2500ms"'],

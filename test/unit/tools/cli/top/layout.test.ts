@@ -141,8 +141,8 @@ describe("the screen", () => {
       "  holds <60 min       web-1                               lease 1f",
       "  1. waits 60 min     waiter-0                            lease 1f",
       "  2. waits 60 min     waiter-1                            lease 1f",
-      "seen lately:",
-      "  1 s ago       released, or lost  web-8 (with 3 keys of its lease)",
+      "recent events:",
+      "  1 s ago       released or lost   web-8 (with 3 keys of its lease)",
       "  2 s ago       released           web-7",
     ]);
   });

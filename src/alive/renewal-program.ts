@@ -1,12 +1,12 @@
-// The worker thread of `connect({ renewal: "worker" })`: see renewal-worker.ts, which starts it.
+// The worker thread of `connect({ renewal: "worker" })`: see threaded-keepalive.ts, which starts it.
 import { workerData } from "node:worker_threads";
 import { EtcdClient } from "../etcd/client.js";
 import type { CallOptions, Member } from "../etcd/port.js";
 import { failures, memberOf } from "../etcd/transport.js";
 import { checkConnect } from "../base/options/connect.js";
 import { type Clock, pause, systemClock } from "../base/util/clock.js";
-import { RenewalThread } from "./renewal-thread.js";
-import { CLOCKS_MS, originOf, type RenewalStart, trustingTls } from "./renewal-worker.js";
+import { LeaseRenewer } from "./lease-renewer.js";
+import { CLOCKS_MS, originOf, type RenewalStart, trustingTls } from "./threaded-keepalive.js";
 import { type RenewalOrder, type RenewalReach, SharedPulse } from "./shared-renewal.js";
 
 const { reach, port, pulse, originMs, authorities, known, now } = workerData as RenewalStart;
@@ -28,7 +28,7 @@ const options = checkConnect({
 });
 const context = { options, clock, failures };
 const client = new EtcdClient(options, clock, (host, setting) => memberOf(host, setting, context));
-const thread = new RenewalThread({
+const thread = new LeaseRenewer({
   ...{ client, clock, pulse: new SharedPulse(pulse) },
   post: (news) => port.postMessage(news),
 });

@@ -89,7 +89,7 @@ export class QueueEntry {
     return this.#joinedBehind;
   }
 
-  /** It is granted. */
+  /** The entry holds, or has held. */
   get held(): boolean {
     return this.#held;
   }
@@ -157,7 +157,7 @@ export class QueueEntry {
     this.#joinedBehind = revision;
   }
 
-  granted(): void {
+  beginsToHold(): void {
     this.#held = true;
   }
 

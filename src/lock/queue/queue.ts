@@ -343,7 +343,7 @@ export class Queue {
       return this.leaveInBackground(entry);
     }
     if (mismatch) this.failed(waiter, entry, mismatch);
-    else if (result.state === "granted") this.granted(waiter, entry, result);
+    else if (result.state === "granted") this.turnCame(waiter, entry, result);
     else this.#wait(waiter, entry, result);
   }
 
@@ -385,11 +385,11 @@ export class Queue {
   }
 
   /** The turn of a waiter has come. */
-  granted(waiter: Waiter, entry: JoinedEntry, result = GRANTED_UNSEEN): void {
+  turnCame(waiter: Waiter, entry: JoinedEntry, result = GRANTED_UNSEEN): void {
     if (entry.knownGone) return this.joinAnew(waiter, entry);
     this.#waiting--;
     this.lease.waits.delete(waiter);
-    waiter.grant(entry);
+    waiter.succeed(entry);
     this.grant(entry, result);
     this.#joinNext();
   }
@@ -399,7 +399,7 @@ export class Queue {
    * own or follows another.
    */
   grant(entry: JoinedEntry, { visible }: Granted): void {
-    entry.granted();
+    entry.beginsToHold();
     if (entry.mode.announcesGrant && !visible) this.#announceGrant(entry);
     let together = false;
     for (const [waiter, next] of this.#followers.of(entry)) {
@@ -426,7 +426,7 @@ export class Queue {
     for (const [waiter, next] of this.#followers.of(entry)) {
       if (this.own.followedBy(next) === entry) continue;
       this.#followers.remove(waiter, entry);
-      if (kvs.some((kv) => next.is(kv))) this.granted(waiter, next, GRANTED);
+      if (kvs.some((kv) => next.is(kv))) this.turnCame(waiter, next, GRANTED);
       else this.#wait(waiter, next, UNKNOWN);
     }
   }
@@ -497,7 +497,7 @@ export class Queue {
     this.own.release(entry);
     for (const [waiter, next] of this.#followers.of(entry)) {
       this.#followers.remove(waiter, entry);
-      if (isFirst?.(next)) this.granted(waiter, next);
+      if (isFirst?.(next)) this.turnCame(waiter, next);
       else this.#wait(waiter, next, UNKNOWN);
     }
     this.#joinNext();

@@ -115,7 +115,7 @@ export class Waiter implements Dependent, AuditedWait, WaitOutcome {
   }
 
   turnGranted(): void {
-    this.queue.granted(this, this.#turn);
+    this.queue.turnCame(this, this.#turn);
   }
 
   keyGone(): void {
@@ -132,7 +132,7 @@ export class Waiter implements Dependent, AuditedWait, WaitOutcome {
     return this.stage.entry;
   }
 
-  grant(entry: JoinedEntry): void {
+  succeed(entry: JoinedEntry): void {
     this.#lastRevision = entry.revision;
     this.stage = END;
     this.#resolve(entry);

@@ -6,7 +6,7 @@ import type { Etcd3Client } from "../../base/options/etcd3-client.js";
 import { type Clock, systemClock } from "../../base/util/clock.js";
 import { type Cluster, newCluster } from "./cluster.js";
 import { newClusterState, type Observe } from "./connection.js";
-import type { StartThread } from "../../alive/renewal-worker.js";
+import type { StartThread } from "../../alive/threaded-keepalive.js";
 import type { SessionOptions } from "./session-options.js";
 
 export interface Credentials {

@@ -8,7 +8,7 @@ import { type Clock, pause } from "../../base/util/clock.js";
 import { Timers } from "../../base/util/timers.js";
 import { Guardian } from "../../alive/guardian.js";
 import type { Lease } from "./lease.js";
-import { RenewalWorker, type StartThread, threadStarter } from "../../alive/renewal-worker.js";
+import { ThreadedKeepalive, type StartThread, threadStarter } from "../../alive/threaded-keepalive.js";
 
 /** What a cluster offers to the layers above this folder. */
 export interface EtcdServices {
@@ -71,7 +71,7 @@ export function newClusterState(
     client,
     keepalive:
       options.renewal === "worker"
-        ? new RenewalWorker(client, clock, startThread ?? threadStarter(options, clock))
+        ? new ThreadedKeepalive(client, clock, startThread ?? threadStarter(options, clock))
         : new Keepalive(client, clock),
     watches: new WatchHub(client, clock, timers),
     clock,

@@ -13,7 +13,7 @@ import { type Delay, delayOf, delayTtlSeconds } from "./delay-lease.js";
 import { type GrantedLease, Lease } from "./lease.js";
 
 const OPEN_TIMEOUT_MS = 10_000;
-const GRANT = ["quota", "lease exists"] as const;
+const GRANT_ANSWERS = ["quota", "lease exists"] as const;
 
 const defaultOwner = (): string => `${hostname()}:${process.pid}`;
 
@@ -33,12 +33,12 @@ async function open(cluster: ClusterState, options: CheckedSession, limits: Limi
   const wantsDelay = options.releaseDelayMs > 0;
   const leaseId = wantsDelay ? delayedLease(id) : plainLease(id);
   const wanted = { leaseId, ttlSeconds: options.ttlSeconds, mayExist: false };
-  const granting = grant(services, wanted, limits);
+  const granting = grantLease(services, wanted, limits);
   try {
-    const granted = await within(services, granting, { ...limits, what: "grant a lease" });
+    const lease = await within(services, granting, { ...limits, what: "grant a lease" });
     limits.signal.throwIfAborted();
-    const delay = wantsDelay ? await openDelay(cluster, granted, { options, limits }) : undefined;
-    const fresh = delay && isOld(services, granted) ? await renewBoth(services, granted, limits) : granted;
+    const delay = wantsDelay ? await openDelay(cluster, lease, { options, limits }) : undefined;
+    const fresh = delay && isOld(services, lease) ? await renewBoth(services, lease, limits) : lease;
     limits.signal.throwIfAborted();
     return new Lease(cluster, { ...fresh, delay }, options.owner ?? defaultOwner());
   } catch (error) {
@@ -75,7 +75,7 @@ async function openDelay(
   const { releaseDelayMs: delayMs } = options;
   const leaseId = delayLeaseOf(ofLease);
   const wanted = { leaseId, ttlSeconds: delayTtlSeconds(own, delayMs), mayExist: false };
-  const granting = grant(cluster.services, wanted, limits);
+  const granting = grantLease(cluster.services, wanted, limits);
   try {
     const { ttlSeconds } = await within(cluster.services, granting, { ...limits, what: "grant a lease" });
     limits.signal.throwIfAborted();
@@ -130,7 +130,7 @@ function within<T>(
 }
 
 /** A grant, or a renewal after it, with most of the TTL left. */
-async function grant(
+async function grantLease(
   services: EtcdServices,
   wanted: WantedLease,
   { timeoutMs, ...limits }: Limits,
@@ -139,8 +139,8 @@ async function grant(
   const start = clock.monotonic();
   const left = (): Limits => ({ ...limits, timeoutMs: Math.max(1, timeoutMs - (clock.monotonic() - start)) });
   for (;;) {
-    const granted = await grantOnce(services, wanted, left());
-    if (granted && !isOld(services, { ...granted, ttlSeconds: wanted.ttlSeconds })) return granted;
+    const lease = await grantLeaseOnce(services, wanted, left());
+    if (lease && !isOld(services, { ...lease, ttlSeconds: wanted.ttlSeconds })) return lease;
     try {
       // Answered late, or granted by an earlier attempt at an unknown time: the deadline counts from a renewal.
       return await renewOnce(services, wanted.leaseId, left());
@@ -152,7 +152,7 @@ async function grant(
 }
 
 /** undefined: an earlier attempt was executed. */
-async function grantOnce(
+async function grantLeaseOnce(
   { clock, keepalive, client }: EtcdServices,
   wanted: WantedLease,
   { signal, timeoutMs, limitIsGiven }: Limits,
@@ -176,7 +176,13 @@ async function grantOnce(
   };
   try {
     // Attempts are not as short as those of a session's other calls: this one may have to connect and to get a token.
-    const policy = { what: "grant a lease", giveUpMs: timeoutMs, limitIsGiven, signal, answers: GRANT };
+    const policy = {
+      what: "grant a lease",
+      giveUpMs: timeoutMs,
+      limitIsGiven,
+      signal,
+      answers: GRANT_ANSWERS,
+    };
     const answer = await client.call(attempt, policy);
     return { leaseId, ttlSeconds: answer.ttlSeconds, sent };
   } catch (error) {

@@ -195,7 +195,7 @@ export const OTHERS: readonly Mutant[] = [
     wrong: "renews the leases of a process whose main thread stands still for ever",
     patches: [
       {
-        file: "alive/renewal-thread.js",
+        file: "alive/lease-renewer.js",
         from: "const stalled = leftMs <= 0;",
         to: "const stalled = false;",
       },

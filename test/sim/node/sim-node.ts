@@ -29,7 +29,7 @@ export interface SimNodeOptions {
   /** Of another build. Default: that of the sources. */
   readonly createCluster?: typeof fromSources;
   /** Of that build: what a worker thread runs. Without it, no leases are renewed there. */
-  readonly renewal?: Pick<ThreadSetting, "EtcdClient" | "RenewalThread"> | undefined;
+  readonly renewal?: Pick<ThreadSetting, "EtcdClient" | "LeaseRenewer"> | undefined;
   /** Default: the simulation takes the place of the transport. */
   readonly transport?: TransportOptions | undefined;
 }

@@ -1,8 +1,8 @@
 import type { EtcdClient } from "../../../src/etcd/client.js";
 import type { Scheduler } from "../../../src/testing/memory/event-queue.js";
 import { checkConnect } from "../../../src/base/options/connect.js";
-import type { RenewalThread as Thread } from "../../../src/alive/renewal-thread.js";
-import type { StartThread } from "../../../src/alive/renewal-worker.js";
+import type { LeaseRenewer as Thread } from "../../../src/alive/lease-renewer.js";
+import type { StartThread } from "../../../src/alive/threaded-keepalive.js";
 import type { RenewalNews, RenewalOrder } from "../../../src/alive/shared-renewal.js";
 import { Random } from "../../../src/testing/memory/random.js";
 import type { NodeClock } from "./node-clock.js";
@@ -10,7 +10,7 @@ import type { NewSimMember } from "./sim-node.js";
 
 export interface ThreadSetting {
   readonly EtcdClient: typeof EtcdClient;
-  readonly RenewalThread: typeof Thread;
+  readonly LeaseRenewer: typeof Thread;
   /** The options of `connect`. */
   readonly given: object;
   readonly clock: NodeClock;
@@ -46,7 +46,7 @@ export function simThread(setting: ThreadSetting): StartThread {
       const next = news.shift();
       if (next) handlers.news(next);
     };
-    const thread = new setting.RenewalThread({ client, clock, pulse, post });
+    const thread = new setting.LeaseRenewer({ client, clock, pulse, post });
     const begins = scheduler.now + random.between(...START_MS);
     const take = (): void => {
       const order = orders.shift();

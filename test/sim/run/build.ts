@@ -13,7 +13,7 @@ import type { Member } from "../../../src/etcd/port.js";
 import type * as Leasehold from "../../../src/index.js";
 import type * as Refusals from "../../../src/etcd/refusals.js";
 import type { createCluster } from "../../../src/lock/session/connect.js";
-import type * as Thread from "../../../src/alive/renewal-thread.js";
+import type * as Thread from "../../../src/alive/lease-renewer.js";
 
 /** The code under test: the sources, or a build in which a rule is broken. */
 export interface Build {
@@ -21,7 +21,7 @@ export interface Build {
   readonly createCluster: typeof createCluster;
   readonly GrpcMember: typeof Grpc.GrpcMember;
   /** What a worker thread runs that renews leases. */
-  readonly renewal: Pick<typeof Client & typeof Thread, "EtcdClient" | "RenewalThread">;
+  readonly renewal: Pick<typeof Client & typeof Thread, "EtcdClient" | "LeaseRenewer">;
   /** Streams are opened with `hasleader`. Default: true. */
   readonly requiresLeader?: boolean;
 }
@@ -39,16 +39,14 @@ const SHARED_NAME = "leasehold, simulated: shared modules";
 const REFUSALS = "etcd/refusals.js";
 
 export async function sources(): Promise<Build> {
-  const [leasehold, { createCluster }, { GrpcMember }, { EtcdClient }, { RenewalThread }] = await Promise.all(
-    [
-      import("../../../src/index.js"),
-      import("../../../src/lock/session/connect.js"),
-      import("../../../src/etcd/http2/member.js"),
-      import("../../../src/etcd/client.js"),
-      import("../../../src/alive/renewal-thread.js"),
-    ],
-  );
-  return { leasehold, createCluster, GrpcMember, renewal: { EtcdClient, RenewalThread } };
+  const [leasehold, { createCluster }, { GrpcMember }, { EtcdClient }, { LeaseRenewer }] = await Promise.all([
+    import("../../../src/index.js"),
+    import("../../../src/lock/session/connect.js"),
+    import("../../../src/etcd/http2/member.js"),
+    import("../../../src/etcd/client.js"),
+    import("../../../src/alive/lease-renewer.js"),
+  ]);
+  return { leasehold, createCluster, GrpcMember, renewal: { EtcdClient, LeaseRenewer } };
 }
 
 /** @throws {RangeError} if the lab has no such mutant. */
@@ -75,7 +73,7 @@ export async function buildOf({ name, patches }: Pick<Mutant, "name" | "patches"
   const [leasehold, connect, member, client, thread] = await Promise.all(
     [
       ...["index.js", "lock/session/connect.js", "etcd/http2/member.js"],
-      ...["etcd/client.js", "alive/renewal-thread.js"],
+      ...["etcd/client.js", "alive/lease-renewer.js"],
     ].map(load),
   );
   const { GrpcMember, RequestHeaders } = member as typeof Grpc;
@@ -91,7 +89,7 @@ export async function buildOf({ name, patches }: Pick<Mutant, "name" | "patches"
     GrpcMember,
     renewal: {
       EtcdClient: (client as typeof Client).EtcdClient,
-      RenewalThread: (thread as typeof Thread).RenewalThread,
+      LeaseRenewer: (thread as typeof Thread).LeaseRenewer,
     },
     requiresLeader,
   };

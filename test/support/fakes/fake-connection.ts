@@ -7,7 +7,7 @@ import {
 import { EtcdClient } from "../../../src/etcd/client.js";
 import type { Header } from "../../../src/etcd/port.js";
 import { Lease } from "../../../src/lock/session/lease.js";
-import type { StartThread } from "../../../src/alive/renewal-worker.js";
+import type { StartThread } from "../../../src/alive/threaded-keepalive.js";
 import { FakeClock } from "./fake-clock.js";
 import { type FakeCall, FakeMember } from "./fake-member.js";
 

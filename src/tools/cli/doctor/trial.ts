@@ -51,9 +51,9 @@ function refused(exam: Exam, error: EtcdRefusedError): Refusal {
   const text = excerpt(error.message, 400);
   switch (error.reason) {
     case "permission":
-      return { finding: fail("rights", text, grant(exam)), works: true, goesOn: true };
+      return { finding: fail("rights", text, rightsHint(exam)), works: true, goesOn: true };
     case "unauthenticated":
-      return { finding: fail("login", text, login(exam)), works: true, goesOn: false };
+      return { finding: fail("login", text, loginHint(exam)), works: true, goesOn: false };
     case "quota":
       return { finding: fail("space", text, FULL), works: true, goesOn: false };
     case "tls":
@@ -69,12 +69,12 @@ function refused(exam: Exam, error: EtcdRefusedError): Refusal {
   }
 }
 
-const grant = ({ auth, prefix }: Exam): string =>
+const rightsHint = ({ auth, prefix }: Exam): string =>
   `grant ${auth ? `a role of ${excerpt(auth.username)}` : "a role of the certificate's user"} the right: ` +
   `etcdctl role grant-permission ROLE readwrite --prefix=true ${JSON.stringify(excerpt(prefix))}; ` +
   `or check the prefix of your own locks: leasehold doctor PREFIX`;
 
-const login = ({ auth }: Exam): string =>
+const loginHint = ({ auth }: Exam): string =>
   auth
     ? "check --user, --password and ETCDCTL_PASSWORD"
     : "etcd wants a user: give --user, and ETCDCTL_PASSWORD";

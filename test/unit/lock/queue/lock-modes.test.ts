@@ -16,7 +16,7 @@ const lease = new FakeCluster().lease();
 
 function placeAt(revision: bigint, mode = reader, held = false): JoinedEntry {
   const entry = new QueueEntry({ lease, name: "jobs", n: Number(revision), mode });
-  if (held) entry.granted();
+  if (held) entry.beginsToHold();
   return entry.confirmed(revision);
 }
 

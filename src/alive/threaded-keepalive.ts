@@ -1,5 +1,5 @@
 // `connect({ renewal: "worker" })`: a worker thread renews the leases of a cluster, so a busy main thread does not lose its locks.
-// - The thread has connections of its own, with the same code: `Keepalive`, and what is below it (renewal-thread.ts).
+// - The thread has connections of its own, with the same code: `Keepalive`, and what is below it (lease-renewer.ts).
 // - This thread beats: when it has run no timer for `maxStallMs`, the worker renews no more. A process that is stuck for ever loses
 //   its locks.
 // - What the worker knows is in memory that both share (shared-renewal.ts). Its messages only cause what follows from it.
@@ -53,8 +53,8 @@ export interface RenewalStart {
   readonly originMs: number;
 }
 
-/** The other thread, as this one uses it. */
-export interface RenewalThread {
+/** The worker thread, as the main thread uses it. */
+export interface ThreadHandle {
   post(order: RenewalOrder): void;
   /** Handles the messages that have arrived, which come no second time. */
   hear(): void;
@@ -73,7 +73,7 @@ export type StartThread = (setting: {
   readonly now: RenewalReach;
   readonly known: KnownHost | undefined;
   readonly handlers: ThreadHandlers;
-}) => RenewalThread;
+}) => ThreadHandle;
 
 const PROGRAM = { entry: "leasehold-renewal.js", module: "renewal-program.js" };
 /** From one start to the next, if it ends before it has taken a lease over. */
@@ -119,11 +119,11 @@ class Kept implements KeptLease {
   constructor(
     readonly lease: KeptLease,
     sent: Moment,
-    private readonly worker: RenewalWorker,
+    private readonly keeper: ThreadedKeepalive,
   ) {
     ({ leaseId: this.leaseId, patienceMs: this.patienceMs, ttlMs: this.ttlMs, delay: this.delay } = lease);
     this.#accepted = sent;
-    this.renewal = newRenewal(worker);
+    this.renewal = newRenewal(keeper);
     this.renewal.write(sent, lease.ttlMs);
   }
 
@@ -145,7 +145,7 @@ class Kept implements KeptLease {
   renewed(sent: Moment, ttlSeconds: number): void {
     if (sent.monotonic > this.#accepted.monotonic) this.#accepted = sent;
     this.lease.renewed(sent, ttlSeconds);
-    this.worker.renewedHere(this, sent);
+    this.keeper.renewedHere(this, sent);
   }
 
   leaseNotFound(): void {
@@ -161,8 +161,8 @@ class Kept implements KeptLease {
   }
 }
 
-/** Has the leases of one cluster renewed by a worker thread. */
-export class RenewalWorker implements Keeper {
+/** The keeper on the main thread: has the leases of one cluster renewed by a worker thread, and renews them here where that one does not. */
+export class ThreadedKeepalive implements Keeper {
   /** What renews in this thread. */
   readonly #here: Keepalive;
   readonly #certificates: Certificates;
@@ -170,7 +170,7 @@ export class RenewalWorker implements Keeper {
   readonly #kept = new Map<bigint, Kept>();
   /** By lease: who gets the answers of the thread for delay leases, which it renews with those that they belong to. */
   readonly #delays = new Map<bigint, LeaseListener>();
-  #thread: RenewalThread | undefined;
+  #thread: ThreadHandle | undefined;
   #startedAt = -Infinity;
   /** The next one is not started before. */
   #startAt = -Infinity;
@@ -264,7 +264,7 @@ export class RenewalWorker implements Keeper {
     for (const kept of this.#kept.values()) this.#order(this.#thread, kept);
   }
 
-  #order(thread: RenewalThread, { lease, renewal: { memory }, sent }: Kept): void {
+  #order(thread: ThreadHandle, { lease, renewal: { memory }, sent }: Kept): void {
     const { leaseId, ttlMs, patienceMs, delay } = lease;
     thread.post({
       ...{ do: "keep", leaseId, ttlMs, patienceMs, memory, sent },

@@ -1,7 +1,7 @@
 import { once } from "node:events";
 import { describe, expect, test } from "vitest";
 import { EtcdRefusedError } from "../../../src/errors.js";
-import type { StartThread, ThreadHandlers } from "../../../src/alive/renewal-worker.js";
+import type { StartThread, ThreadHandlers } from "../../../src/alive/threaded-keepalive.js";
 import {
   type RenewalOrder,
   type RenewalReach,

@@ -134,8 +134,8 @@ class RenewedLease extends AskedRenewal implements KeptLease {
   }
 }
 
-/** Renews leases as another thread orders it. */
-export class RenewalThread {
+/** In the worker thread: renews leases as the main thread orders it. */
+export class LeaseRenewer {
   readonly #setting: Setting;
   readonly #leases = new Map<bigint, RenewedLease>();
 

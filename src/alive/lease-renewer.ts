@@ -177,6 +177,6 @@ export class LeaseRenewer {
 }
 
 const failuresOf = ({ hosts }: EtcdClient): FailureNews[] =>
-  [...hosts.failureOf].map(([host, { error }]) =>
+  [...hosts.silentHosts].map(([host, { error }]) =>
     error instanceof MemberRefusedError ? [host, error.message, error.reason] : [host, error.message],
   );

@@ -38,7 +38,7 @@ find(now);
 
 /** Beside those that this thread has found itself. */
 function find({ hosts }: RenewalReach): void {
-  if (hosts) client.hosts.become([...client.hosts.names, ...hosts]);
+  if (hosts) client.hosts.replaceWith([...client.hosts.names, ...hosts]);
 }
 
 /**

@@ -29,11 +29,11 @@ interface Host {
   /** As published last. */
   state: MemberMessage["state"] | undefined;
   /** Its last failure, of a call or a stream. */
-  failure: Failure | undefined;
+  lastFailure: Failure | undefined;
   /** It has not answered since that failure. */
   silent: boolean;
   /** The last failure of an attempt on it, also if that was not its fault. */
-  unanswered: Failure | undefined;
+  lastUnanswered: Failure | undefined;
   /** It has responded at least once. */
   reached: boolean;
   /** Counts failed attempts in a row, from the first of them on. */
@@ -82,7 +82,7 @@ export class Hosts {
   #gone: Host | undefined;
   /** Number of answered attempts. */
   #answers = 0;
-  #failures = 0;
+  #failureCount = 0;
   #clusterId: string | undefined;
 
   constructor(
@@ -97,7 +97,7 @@ export class Hosts {
   }
 
   /** Other hosts from now on: what is known of those that stay is kept. The one in use stays while it works. */
-  become(found: readonly string[]): void {
+  replaceWith(found: readonly string[]): void {
     const works = this.#all.filter(
       ({ name, reached, silent }) => name === this.hostInUse && reached && !silent,
     );
@@ -115,7 +115,7 @@ export class Hosts {
   }
 
   /** The last contact with a host failed. */
-  get contactFailed(): boolean {
+  get lastContactFailed(): boolean {
     return this.#last?.silent ?? false;
   }
 
@@ -125,13 +125,15 @@ export class Hosts {
   }
 
   /** An attempt has failed, and none was answered since. */
-  get failing(): boolean {
-    return this.#all.some(({ unanswered }) => this.#isLast(unanswered));
+  get attemptsFail(): boolean {
+    return this.#all.some(({ lastUnanswered }) => this.#isLast(lastUnanswered));
   }
 
   /** No host has ever answered, and each rejects connections or has no address. */
   get unreachable(): boolean {
-    const are = this.#all.every(({ unanswered: last }) => this.#isLast(last) && isUnreachable(last.error));
+    const are = this.#all.every(
+      ({ lastUnanswered: last }) => this.#isLast(last) && isUnreachable(last.error),
+    );
     return are && !this.reached;
   }
 
@@ -139,30 +141,30 @@ export class Hosts {
    * Why no host has answered a call that took `ms`, by host: an answer to another call does not hide why its attempts failed. During
    * the first attempt, only the host in use is listed.
    */
-  lastFailures(ms: number | undefined = 0): ReadonlyMap<string, Error> {
+  whyUnanswered(ms: number | undefined = 0): ReadonlyMap<string, Error> {
     const since = this.clock.monotonic() - ms;
-    const last = errorsOf(this.#all, ({ unanswered }) => this.#isLast(unanswered) && unanswered);
-    const isRecent = ({ unanswered }: Host): Failure | false | undefined =>
-      unanswered && unanswered.at > since && unanswered;
-    const failures = last.size > 0 ? last : errorsOf(this.#all, isRecent);
-    if (failures.size > 0 || this.hostInUse === undefined) return failures;
+    const last = errorsOf(this.#all, ({ lastUnanswered }) => this.#isLast(lastUnanswered) && lastUnanswered);
+    const recentOf = ({ lastUnanswered }: Host): Failure | false | undefined =>
+      lastUnanswered && lastUnanswered.at > since && lastUnanswered;
+    const why = last.size > 0 ? last : errorsOf(this.#all, recentOf);
+    if (why.size > 0 || this.hostInUse === undefined) return why;
     return new Map([[this.hostInUse, new UnansweredError("no answer yet")]]);
   }
 
   /** The last failure of each host that has not answered since, and how long ago it was. */
-  get failureOf(): ReadonlyMap<string, { readonly error: Error; readonly ms: number }> {
+  get silentHosts(): ReadonlyMap<string, { readonly error: Error; readonly ms: number }> {
     const now = this.clock.monotonic();
-    const failed = this.#all.flatMap(({ name, silent, failure }) => {
-      if (!silent || !failure) return [];
-      const { error = new UnansweredError("no answer to a renewal or a probe"), at } = failure;
+    const silentHosts = this.#all.flatMap(({ name, silent, lastFailure }) => {
+      if (!silent || !lastFailure) return [];
+      const { error = new UnansweredError("no answer to a renewal or a probe"), at } = lastFailure;
       return [[name, { error, ms: now - at }] as const];
     });
-    return new Map(failed);
+    return new Map(silentHosts);
   }
 
   /** The last failure of each host since `at`, on the monotonic clock. */
   failuresSince(at: number): ReadonlyMap<string, Error> {
-    return errorsOf(this.#all, ({ failure }) => failure && failure.at >= at && failure);
+    return errorsOf(this.#all, ({ lastFailure }) => lastFailure && lastFailure.at >= at && lastFailure);
   }
 
   /** A host that is not in use, and of which the cluster is not known. */
@@ -173,11 +175,11 @@ export class Hosts {
   }
 
   /** A host that is not in use belongs to another cluster. */
-  isForeign(name: string, error: Error): void {
+  foundForeign(name: string, error: Error): void {
     const host = this.#host(name);
-    host.failure = this.#failure(error, host.failure);
+    host.lastFailure = this.#newFailure(error, host.lastFailure);
     host.silent = true;
-    this.#become(name, "refused", error);
+    this.#setState(name, "refused", error);
   }
 
   /** Index of the first host, from `start` on with wraparound, that has not just failed; `start` if all have. */
@@ -273,7 +275,7 @@ export class Hosts {
 
   /** An attempt on the host has failed, by its fault. */
   attemptFailed(name: string, error: Error): void {
-    const host = this.#failed(name, error);
+    const host = this.#contactFailed(name, error);
     // An attempt that began before the circuit opened is no new failure.
     if (this.#isOpen(host)) return;
     host.circuit ??= new ConsecutiveBreaker(FAILURES);
@@ -282,40 +284,40 @@ export class Hosts {
 
   /** A stream to the host has failed. */
   streamFailed(name: string, error: Error | undefined): void {
-    this.#failed(name, error);
+    this.#contactFailed(name, error);
     if (error) this.unanswered(name, error);
   }
 
   /** Another attempt has to follow one on the host. */
   unanswered(name: string, error: Error): void {
     const host = this.#host(name);
-    const { unanswered } = host;
-    host.unanswered = this.#failure(error, this.#isLast(unanswered) ? unanswered : undefined);
+    const { lastUnanswered: last } = host;
+    host.lastUnanswered = this.#newFailure(error, this.#isLast(last) ? last : undefined);
   }
 
   /** The connection in use to the host has answered. */
   up(name: string): void {
-    this.#become(name, "up");
+    this.#setState(name, "up");
   }
 
   /** The host is no longer in use, because of its last failure. */
   left(name: string): void {
-    const { state, failure } = this.#host(name);
-    const error = failure && errorOf(failure);
+    const { state, lastFailure } = this.#host(name);
+    const error = lastFailure && errorOf(lastFailure);
     const refused = error instanceof MemberRefusedError || error instanceof EtcdRefusedError;
     // An attempt to use it again that fails in another way belongs to the same episode.
     if (state === "refused" || (state === "down" && !refused)) return;
-    this.#become(name, refused ? "refused" : "down", error);
+    this.#setState(name, refused ? "refused" : "down", error);
   }
 
-  #failed(name: string, error: Error | undefined): Host {
+  #contactFailed(name: string, error: Error | undefined): Host {
     const host = (this.#last = this.#host(name));
-    host.failure = this.#failure(error, host.failure);
+    host.lastFailure = this.#newFailure(error, host.lastFailure);
     host.silent = true;
     return host;
   }
 
-  #become(name: string, state: Host["state"] & string, error?: Error): void {
+  #setState(name: string, state: Host["state"] & string, error?: Error): void {
     const host = this.#host(name);
     if (host.state === state) return;
     host.state = state;
@@ -327,8 +329,8 @@ export class Hosts {
     return this.clock.monotonic() < openUntil;
   }
 
-  #failure(error: Error | undefined, before: Failure | undefined): Failure {
-    const order = before?.order ?? this.#failures++;
+  #newFailure(error: Error | undefined, before: Failure | undefined): Failure {
+    const order = before?.order ?? this.#failureCount++;
     return { error, at: this.clock.monotonic(), answers: this.#answers, order };
   }
 
@@ -346,9 +348,9 @@ export class Hosts {
 const newHost = (name: string, pingMs: number): Host => ({
   name,
   state: undefined,
-  failure: undefined,
+  lastFailure: undefined,
   silent: false,
-  unanswered: undefined,
+  lastUnanswered: undefined,
   reached: false,
   circuit: undefined,
   openUntil: 0,
@@ -359,13 +361,13 @@ const newHost = (name: string, pingMs: number): Host => ({
 
 const errorOf = ({ error = new UnansweredError("no answer in time") }: Failure): Error => error;
 
-/** The errors that `failureOf` finds, by host. */
+/** The errors that `lastOf` finds, by host. */
 function errorsOf(
   hosts: readonly Host[],
-  failureOf: (host: Host) => Failure | false | undefined,
+  lastOf: (host: Host) => Failure | false | undefined,
 ): Map<string, Error> {
   const failed = hosts.flatMap((host) => {
-    const failure = failureOf(host);
+    const failure = lastOf(host);
     return failure ? [{ host, failure }] : [];
   });
   failed.sort((a, b) => a.failure.order - b.failure.order);

@@ -156,6 +156,6 @@ export class Membership {
 
   #update(): void {
     if (this.#closed) return;
-    this.hosts.become([...this.#resolved, ...this.#given, ...this.#learned]);
+    this.hosts.replaceWith([...this.#resolved, ...this.#given, ...this.#learned]);
   }
 }

@@ -47,7 +47,7 @@ export class SecondHost {
       this.#known = true;
       hosts.assertOurs(host, header);
     } catch (error) {
-      if (this.#known && error instanceof MemberRefusedError) hosts.isForeign(host, error);
+      if (this.#known && error instanceof MemberRefusedError) hosts.foundForeign(host, error);
     } finally {
       member.retire();
     }

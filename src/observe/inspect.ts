@@ -177,7 +177,7 @@ export async function askBy<T>(
   const policy = { what, giveUpMs: timeoutMs, limitIsGiven, signal: stop.signal };
   try {
     return await settleWithin(call({ services, policy }), { signal, timeoutMs }, services, {
-      onTimeout: () => new EtcdUnavailableError(what, client.hosts.lastFailures(timeoutMs)),
+      onTimeout: () => new EtcdUnavailableError(what, client.hosts.whyUnanswered(timeoutMs)),
       onGiveUp: () => stop.abort(),
     });
   } finally {

@@ -63,9 +63,9 @@ export interface Contact {
   /** The host that calls go to. */
   readonly hostInUse: string | undefined;
   /** The last contact with a member failed. */
-  readonly contactFailed: boolean;
+  readonly lastContactFailed: boolean;
   /** The last failure of each host that has not answered since, and how long ago it was. */
-  readonly failureOf: ReadonlyMap<string, { readonly error: Error; readonly ms: number }>;
+  readonly silentHosts: ReadonlyMap<string, { readonly error: Error; readonly ms: number }>;
 }
 
 /** Later, the failure of a host that is no longer asked says nothing about it. */
@@ -93,16 +93,16 @@ export function healthOf({
   const session = standing ?? all.toSorted((a, b) => a.remainingMs() - b.remainingMs())[0];
   const state = closed ? "closed" : (session?.state ?? "none");
   const endangered = all.some((each) => each.state === "jeopardy");
-  const ok = !contact.contactFailed && !endangered && state !== "lost" && state !== "jeopardy" && !closed;
+  const ok = !contact.lastContactFailed && !endangered && state !== "lost" && state !== "jeopardy" && !closed;
   const remainingMs = session?.remainingMs() ?? 0;
   const members = Object.freeze(hosts.map((host) => memberOf(host, contact)));
   return plain({ ok, state, remainingMs, members, ...(guardian && { guardian: plain(guardian) }) });
 }
 
-function memberOf(host: string, { hostInUse, contactFailed, failureOf }: Contact): MemberHealth {
-  const { error, ms: failedMs } = failureOf.get(host) ?? {};
+function memberOf(host: string, { hostInUse, lastContactFailed, silentHosts }: Contact): MemberHealth {
+  const { error, ms: failedMs } = silentHosts.get(host) ?? {};
   const inUse = host === hostInUse;
-  const hasFailed = failedMs !== undefined && (inUse || contactFailed || failedMs < RECENT_MS);
+  const hasFailed = failedMs !== undefined && (inUse || lastContactFailed || failedMs < RECENT_MS);
   const state = inUse ? "in_use" : hasFailed ? "failed" : "unused";
   return plain({ host, state, inUse, ok: !hasFailed, error: error?.message, failedMs });
 }

@@ -123,7 +123,7 @@ function waitFor<Target, T>(
   const onUnwanted = (granted: T): void => by.unwanted(granted, target, lease);
   if (by.tried || limitMs === undefined) {
     const onTimeout = (): Error =>
-      new EtcdUnavailableError(by.tried?.(target) ?? "", services.client.hosts.lastFailures(limitMs));
+      new EtcdUnavailableError(by.tried?.(target) ?? "", services.client.hosts.whyUnanswered(limitMs));
     return settleWithin(waiter.granted, limits, services, { onTimeout, onGiveUp, onUnwanted });
   }
   const probe = new HolderProbe(lease, waiter, limitMs);
@@ -195,9 +195,9 @@ class Repetition {
   /** A limit that is too short for an answer says nothing about etcd: unless attempts have failed, it is only a timeout. */
   atLimit(error: unknown): unknown {
     const { timeoutMs = Infinity } = this.wait;
-    const { failing, roundTripMs } = this.target.source.services.client.hosts;
+    const { attemptsFail, roundTripMs } = this.target.source.services.client.hosts;
     const shortMs = Math.max(SHORT_MS, Math.min(UNANSWERED_MS, ROUND_TRIPS * roundTripMs));
-    if (this.tries || !(error instanceof EtcdUnavailableError) || failing || timeoutMs > shortMs)
+    if (this.tries || !(error instanceof EtcdUnavailableError) || attemptsFail || timeoutMs > shortMs)
       return error;
     return new LockTimeoutError(this.target.name, timeoutMs, undefined, undefined, TOO_SHORT);
   }
@@ -207,8 +207,11 @@ class Repetition {
     if (this.tries || error instanceof EtcdUnavailableError) return this.atLimit(error);
     const { timeoutMs = 0 } = this.wait;
     const { hosts } = this.target.source.services.client;
-    if (hosts.failing || !this.#hadPlace)
-      return new EtcdUnavailableError(`open a session within ${timeoutMs} ms`, hosts.lastFailures(timeoutMs));
+    if (hosts.attemptsFail || !this.#hadPlace)
+      return new EtcdUnavailableError(
+        `open a session within ${timeoutMs} ms`,
+        hosts.whyUnanswered(timeoutMs),
+      );
     return new LockTimeoutError(this.target.name, timeoutMs, undefined, undefined, REJOINING);
   }
 
@@ -306,8 +309,8 @@ class HolderProbe {
     if (this.#ahead !== undefined || this.#sentAt === undefined) return false;
     if (this.#failure !== undefined) return this.#failure instanceof EtcdUnavailableError;
     const waitedMs = clock.monotonic() - this.#sentAt;
-    const { failing, roundTripMs } = client.hosts;
-    return failing || waitedMs >= Math.max(UNANSWERED_MS, ROUND_TRIPS * roundTripMs);
+    const { attemptsFail, roundTripMs } = client.hosts;
+    return attemptsFail || waitedMs >= Math.max(UNANSWERED_MS, ROUND_TRIPS * roundTripMs);
   }
 
   #lockTimeout(timeoutMs: number): LockTimeoutError {
@@ -316,9 +319,9 @@ class HolderProbe {
   }
 
   #unavailable(timeoutMs: number): EtcdUnavailableError {
-    const lastFailures = this.lease.services.client.hosts.lastFailures(timeoutMs);
-    const read = this.#failure instanceof EtcdUnavailableError ? this.#failure.members : lastFailures;
-    const members = read.size > 0 ? read : lastFailures;
+    const why = this.lease.services.client.hosts.whyUnanswered(timeoutMs);
+    const read = this.#failure instanceof EtcdUnavailableError ? this.#failure.members : why;
+    const members = read.size > 0 ? read : why;
     return new EtcdUnavailableError(`lock "${this.waiter.waitingFor.name}" within ${timeoutMs} ms`, members);
   }
 

@@ -179,7 +179,10 @@ export class Cluster extends ReportingCluster implements AsyncDisposable {
     const timeoutMs = given ?? OPEN_TIMEOUT_MS;
     const start = clock.monotonic();
     const onTimeout = (): Error =>
-      new EtcdUnavailableError(`open a session within ${timeoutMs} ms`, client.hosts.lastFailures(timeoutMs));
+      new EtcdUnavailableError(
+        `open a session within ${timeoutMs} ms`,
+        client.hosts.whyUnanswered(timeoutMs),
+      );
     for (;;) {
       if (this.#openLease(signal)) return this.#standing as Session;
       this.#opening ??= inOwnContext(() => this.#open(options.session));

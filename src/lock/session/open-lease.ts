@@ -62,7 +62,7 @@ async function renewBoth(
     return await renewOnce(services, leaseId, limits);
   } catch (error) {
     if (!(error instanceof SessionLostError)) throw error;
-    throw new EtcdUnavailableError("grant a lease", services.client.hosts.lastFailures(limits.timeoutMs));
+    throw new EtcdUnavailableError("grant a lease", services.client.hosts.whyUnanswered(limits.timeoutMs));
   }
 }
 
@@ -125,7 +125,7 @@ function within<T>(
   wait: Limits & { readonly what: string },
 ): Promise<T> {
   const onTimeout = (): Error =>
-    new EtcdUnavailableError(wait.what, services.client.hosts.lastFailures(wait.timeoutMs));
+    new EtcdUnavailableError(wait.what, services.client.hosts.whyUnanswered(wait.timeoutMs));
   return settleWithin(promise, wait, services, { onTimeout });
 }
 
@@ -205,7 +205,7 @@ function renewOnce(services: EtcdServices, leaseId: bigint, limits: Limits): Pro
     };
     const giveUp = (): void =>
       end(() =>
-        reject(new EtcdUnavailableError("renew a lease", client.hosts.lastFailures(limits.timeoutMs))),
+        reject(new EtcdUnavailableError("renew a lease", client.hosts.whyUnanswered(limits.timeoutMs))),
       );
     const timer = clock.after(limits.timeoutMs, giveUp);
     const stop = aborts.add(limits.signal, () => end(() => reject(limits.signal.reason as Error)));

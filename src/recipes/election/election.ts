@@ -383,7 +383,7 @@ export class Election {
     const policy = { what, giveUpMs: timeoutMs, limitIsGiven: given !== undefined, signal: closed };
     const reading = client.range(range, policy);
     const settled = settleWithin(reading, { signal, timeoutMs }, services, {
-      onTimeout: () => new EtcdUnavailableError(what, client.hosts.lastFailures(timeoutMs)),
+      onTimeout: () => new EtcdUnavailableError(what, client.hosts.whyUnanswered(timeoutMs)),
     });
     const { kvs } = await atCaller(settled);
     return leaderOf(path, kvs);
@@ -441,7 +441,8 @@ export class Election {
   ): Promise<void> {
     const { services } = this.#source;
     const what = `proclaim a value as leader of "${this.name}" within ${timeoutMs} ms`;
-    const onTimeout = (): Error => new EtcdUnavailableError(what, services.client.hosts.lastFailures(leftMs));
+    const onTimeout = (): Error =>
+      new EtcdUnavailableError(what, services.client.hosts.whyUnanswered(leftMs));
     return settleWithin(call, { signal, timeoutMs: leftMs }, services, { onTimeout });
   }
 }

@@ -299,7 +299,7 @@ export class ClusterLockManager implements AsyncDisposable {
     const limits = { signal: this.#closing.signal, timeoutMs: QUERY_TIMEOUT_MS };
     limits.signal.throwIfAborted();
     const settled = settleWithin(this.#read(what), limits, services, {
-      onTimeout: () => new EtcdUnavailableError(what, services.client.hosts.lastFailures(QUERY_TIMEOUT_MS)),
+      onTimeout: () => new EtcdUnavailableError(what, services.client.hosts.whyUnanswered(QUERY_TIMEOUT_MS)),
     });
     const { kvs } = await atCaller(settled);
     return snapshotOf(this.#client, kvs);

@@ -381,7 +381,7 @@ describe("the thread", () => {
     fail();
     expect(thread!.orders.filter((order) => order.do === "reach")).toEqual([]);
     rootCertificate = fresh;
-    cluster.client.hosts.become(["https://a:1", "https://b:1"]);
+    cluster.client.hosts.replaceWith(["https://a:1", "https://b:1"]);
     fail();
     fail();
 

@@ -128,40 +128,40 @@ describe("the failures of hosts", () => {
   test("are listed in the order in which the hosts began to fail", () => {
     for (const host of ["b:1", "a:1", "b:1"]) hosts.streamFailed(host, DOWN);
     expect([...hosts.failuresSince(0).keys()]).toEqual(["b:1", "a:1"]);
-    expect([...hosts.lastFailures().keys()]).toEqual(["b:1", "a:1"]);
+    expect([...hosts.whyUnanswered().keys()]).toEqual(["b:1", "a:1"]);
     hosts.answered("c:1", 1);
     for (const host of ["a:1", "b:1"]) hosts.streamFailed(host, DOWN);
-    expect([...hosts.lastFailures().keys()]).toEqual(["a:1", "b:1"]);
+    expect([...hosts.whyUnanswered().keys()]).toEqual(["a:1", "b:1"]);
   });
 
   test("are those of the health report until the same host answers", () => {
     hosts.attemptFailed("a:1", DOWN);
     hosts.streamFailed("b:1", undefined);
     clock.advance(1000);
-    expect(hosts.contactFailed).toBe(true);
+    expect(hosts.lastContactFailed).toBe(true);
     hosts.contacted("a:1");
 
-    expect(hosts.contactFailed).toBe(false);
+    expect(hosts.lastContactFailed).toBe(false);
     const message = "no answer to a renewal or a probe";
-    expect([...hosts.failureOf]).toMatchObject([["b:1", { error: { message }, ms: 1000 }]]);
+    expect([...hosts.silentHosts]).toMatchObject([["b:1", { error: { message }, ms: 1000 }]]);
   });
 
   test("are those of an unanswered call until any host answers an attempt", () => {
-    expect(hosts.lastFailures().size).toBe(0);
+    expect(hosts.whyUnanswered().size).toBe(0);
     hosts.hostInUse = "a:1";
-    expect([...hosts.lastFailures()]).toMatchObject([["a:1", { message: "no answer yet" }]]);
+    expect([...hosts.whyUnanswered()]).toMatchObject([["a:1", { message: "no answer yet" }]]);
     hosts.unanswered("a:1", REFUSED);
     hosts.streamFailed("b:1", DOWN);
 
-    expect(hosts.failing).toBe(true);
-    expect([...hosts.lastFailures()]).toEqual([
+    expect(hosts.attemptsFail).toBe(true);
+    expect([...hosts.whyUnanswered()]).toEqual([
       ["a:1", REFUSED],
       ["b:1", DOWN],
     ]);
     hosts.answered("c:1", 1);
-    expect(hosts.failing).toBe(false);
+    expect(hosts.attemptsFail).toBe(false);
     hosts.unanswered("c:1", DOWN);
-    expect([...hosts.lastFailures()]).toEqual([["c:1", DOWN]]);
+    expect([...hosts.whyUnanswered()]).toEqual([["c:1", DOWN]]);
   });
 
   test("are those since a call began, though another call was answered meanwhile", () => {
@@ -172,8 +172,8 @@ describe("the failures of hosts", () => {
     hosts.answered("a:1", 1);
     clock.advance(100);
 
-    expect([...hosts.lastFailures(500)]).toEqual([["a:1", REFUSED]]);
-    expect([...hosts.lastFailures(50)]).toMatchObject([["a:1", { message: "no answer yet" }]]);
+    expect([...hosts.whyUnanswered(500)]).toEqual([["a:1", REFUSED]]);
+    expect([...hosts.whyUnanswered(50)]).toMatchObject([["a:1", { message: "no answer yet" }]]);
   });
 
   test("make a cluster unreachable only if each host is, and none has ever answered", () => {
@@ -232,7 +232,7 @@ describe("the identity of the etcd cluster", () => {
     clock.advance(1000);
     hosts.check("b:1", header("10"));
 
-    hosts.become(["x:1"]);
+    hosts.replaceWith(["x:1"]);
     expect(hosts.isOnly).toBe(false);
     expect(() => hosts.check("x:1", header("11"))).toThrow("cluster b, but b:1 to a:");
     clock.advance(30_000);

@@ -239,7 +239,7 @@ describe("the keepalive stream", () => {
 
     clock.advance(PATIENCE_MS + 1);
 
-    expect(cluster.client.hosts.failureOf.get(member.host)?.error.message).toBe(
+    expect(cluster.client.hosts.silentHosts.get(member.host)?.error.message).toBe(
       "the renewal of a lease was not sent: the member allows no more streams",
     );
   });
@@ -333,7 +333,7 @@ describe("a connection that has not been used before", () => {
     expect(accepted).toEqual([]);
     expect(stream.closed).toBe(true);
     expect(cluster.member.host).toBe("b:1");
-    expect(cluster.client.hosts.lastFailures().get("a:1")?.message).toContain("etcd grpc-proxy");
+    expect(cluster.client.hosts.whyUnanswered().get("a:1")?.message).toContain("etcd grpc-proxy");
   });
 
   test("is asked again on each new stream, which may reach another server: until then its answers do not count", () => {
@@ -352,7 +352,7 @@ describe("a connection that has not been used before", () => {
 
     expect(accepted).toEqual([]);
     expect(stream.closed).toBe(true);
-    expect(cluster.client.hosts.lastFailures().get("a:1")?.message).toContain("etcd grpc-proxy");
+    expect(cluster.client.hosts.whyUnanswered().get("a:1")?.message).toContain("etcd grpc-proxy");
   });
 
   test("is asked before a lease is granted on a new connection, once for each", async () => {

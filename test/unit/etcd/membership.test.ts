@@ -116,14 +116,14 @@ describe("etcd's list of its members", () => {
     hosts.contacted("http://b:1");
     hosts.pingedTooOften(A);
 
-    hosts.become([A, "http://c:1"]);
+    hosts.replaceWith([A, "http://c:1"]);
 
     expect(hosts.names).toEqual([A, "http://c:1", "http://b:1"]);
     expect(hosts.pingMsOf(A)).toBe(12_000);
     expect(hosts.pingMsOf("http://gone:1")).toBe(6000);
 
     hosts.streamFailed("http://b:1", undefined);
-    hosts.become([A, "http://c:1"]);
+    hosts.replaceWith([A, "http://c:1"]);
     expect(hosts.names).toEqual([A, "http://c:1"]);
     membership.close();
   });

@@ -54,7 +54,7 @@ describe("a second host is asked for its cluster", () => {
 
     expect(members.all.map(({ state }) => state)).toEqual(["up", "refused"]);
     expect(members.all[1]?.error?.message).toContain("belongs to the etcd cluster 2");
-    expect(cluster.client.hosts.contactFailed).toBe(false);
+    expect(cluster.client.hosts.lastContactFailed).toBe(false);
   });
 
   test("again after a fail-over, if it has not answered", async () => {

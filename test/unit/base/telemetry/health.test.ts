@@ -9,7 +9,7 @@ const session = (state: SessionStateName, remainingMs = 13_000) => ({
 const health = (more: Partial<HealthSource> = {}) =>
   healthOf({
     ...{ hosts: ["a:1", "b:1"], closed: false, standing: undefined, sessions: [] },
-    contact: { hostInUse: undefined, contactFailed: false, failureOf: new Map() },
+    contact: { hostInUse: undefined, lastContactFailed: false, silentHosts: new Map() },
     guardian: undefined,
     ...more,
   });
@@ -41,7 +41,7 @@ describe("the health of a cluster", () => {
 
   test("has whole milliseconds in JSON", () => {
     const standing = session("live", 4373.495424000001);
-    const contact = { hostInUse: "b:1", contactFailed: true, failureOf: failed(5.25) };
+    const contact = { hostInUse: "b:1", lastContactFailed: true, silentHosts: failed(5.25) };
 
     expect(JSON.parse(JSON.stringify(health({ standing, contact })))).toMatchObject({
       ...{ remainingMs: 4373, members: [{ failedMs: 5 }, {}] },
@@ -50,7 +50,7 @@ describe("the health of a cluster", () => {
 
   test("is not ok while any session is in jeopardy, or after a contact failed, or when it is closed", () => {
     const standing = session("live");
-    const contact = { hostInUse: "b:1", contactFailed: true, failureOf: failed(5) };
+    const contact = { hostInUse: "b:1", lastContactFailed: true, silentHosts: failed(5) };
 
     expect(health({ standing, sessions: [standing, session("jeopardy")] }).ok).toBe(false);
     expect(health({ standing, contact })).toMatchObject({
@@ -60,7 +60,7 @@ describe("the health of a cluster", () => {
         { host: "b:1", state: "in_use", inUse: true, ok: true, error: undefined },
       ],
     });
-    expect(health({ standing, contact: { ...contact, contactFailed: false } }).ok).toBe(true);
+    expect(health({ standing, contact: { ...contact, lastContactFailed: false } }).ok).toBe(true);
     expect(health({ standing, closed: true })).toMatchObject({ ok: false, state: "closed" });
   });
 
@@ -74,8 +74,8 @@ describe("the health of a cluster", () => {
   });
 
   test("says of a host that failed long ago, and was not asked since, when that was, but not that it is failed", () => {
-    const failedHost = (ms: number, more: { hostInUse?: string; contactFailed?: boolean } = {}) => {
-      const contact = { hostInUse: "b:1", contactFailed: false, failureOf: failed(ms), ...more };
+    const failedHost = (ms: number, more: { hostInUse?: string; lastContactFailed?: boolean } = {}) => {
+      const contact = { hostInUse: "b:1", lastContactFailed: false, silentHosts: failed(ms), ...more };
       return health({ contact }).members[0];
     };
     const error = "connect ECONNREFUSED";
@@ -84,6 +84,6 @@ describe("the health of a cluster", () => {
     expect(failedHost(780_000)).toMatchObject({ state: "unused", ok: true, error, failedMs: 780_000 });
     // Asked again, or nothing else answers.
     expect(failedHost(780_000, { hostInUse: "a:1" })).toMatchObject({ state: "in_use", ok: false });
-    expect(failedHost(780_000, { contactFailed: true })).toMatchObject({ state: "failed", ok: false });
+    expect(failedHost(780_000, { lastContactFailed: true })).toMatchObject({ state: "failed", ok: false });
   });
 });

@@ -11,16 +11,16 @@ export interface Contender {
   readonly state: "holding" | "waiting" | "dead";
   /** Create revision of the key: the fence, if it holds an exclusive lock. */
   readonly revision: bigint;
-  /** Of a dead one: its second lease, which ends with the delay. */
+  /** The lease of the key. That of a dead entry is its second lease, which ends with the delay. */
   readonly leaseId: bigint;
   /** `undefined` for entries made by other clients (Go, etcdctl). */
   readonly owner: string | undefined;
   readonly since: Date | undefined;
   /** Why it wants the lock, or holds it, if its caller has said so with the option `reason`; cut at 256 bytes. */
   readonly reason: string | undefined;
-  /** Of a leader or a candidate: what it has campaigned with or proclaimed, cut at 256 bytes. Any other entry has none. */
+  /** What a leader or a candidate has campaigned with or proclaimed, cut at 256 bytes. Any other entry has none. */
   readonly value: string | undefined;
-  /** Of a dead one: until its place is free. `undefined` if the lease ended between the two reads. */
+  /** Milliseconds until the place of a dead entry is free. `undefined` if the lease ended between the two reads. */
   readonly ttlRemainingMs: number | undefined;
   /** Bigints become decimal strings, the date ISO 8601. */
   toJSON(): Readonly<Record<string, unknown>>;

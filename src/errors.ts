@@ -215,7 +215,7 @@ export class EtcdRefusedError extends LeaseholdError {
 /** A deadline passed, a lease was revoked, the key was deleted, the session was closed, `maxHoldMs` passed, or a leader's work stood still. */
 export type Loss = "expired" | "revoked" | "deleted" | "closed" | "max_hold" | "unhealthy";
 
-/** Of an error of the user. */
+/** The limit of the message of a user's error, in characters. */
 const MAX_WHY = 500;
 
 const hex = (leaseId: bigint): string => leaseId.toString(16);

@@ -11,7 +11,7 @@ export interface FoundEntry {
   /** The name of its queue, which is another one if the names are nested. */
   readonly name: string;
   readonly kind: FoundKind;
-  /** It is a mark of `once`. */
+  /** The key is a mark of `once`. */
   readonly isMark?: true;
 }
 

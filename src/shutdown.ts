@@ -17,7 +17,7 @@ import { isError } from "./base/util/realm.js";
 export interface ShutdownOptions extends CloseOptions {
   /** The first one begins the shutdown. @default ["SIGTERM", "SIGINT"] */
   readonly signals?: readonly NodeJS.Signals[] | undefined;
-  /** Its abort begins the shutdown, too, and its reason is that of the signal of `work`. @default none */
+  /** A signal whose abort begins the shutdown, too. Its reason is that of the signal of `work`. @default none */
   readonly signal?: AbortSignal | undefined;
   /**
    * The cluster is closed once `work` has ended, or when `drainMs` has passed: until then, calls for locks go on as before. For a server,

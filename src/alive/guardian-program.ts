@@ -19,7 +19,7 @@ const ORPHANED_WITHIN_MS = 1000;
 
 const reaches = new Map<number, Reach>();
 const leases = new Map<string, GuardedLease & { readonly cluster: number }>();
-/** Its process ID; undefined: it is not to be checked. */
+/** The process ID of the parent; undefined: it is not to be checked. */
 let parent: number | undefined;
 /** This process is not the child of the parent. */
 let isApart = false;
@@ -85,10 +85,10 @@ function isRunning(pid: number): boolean {
   }
   try {
     const stat = process.getBuiltinModule("node:fs").readFileSync(`/proc/${pid}/stat`, "latin1");
-    // It has ended, and its own parent has not noticed it yet.
+    // The process has ended, and its own parent has not noticed it yet.
     return !/^[ZX]/.test(stat.slice(stat.lastIndexOf(")") + 2));
   } catch {
-    // It has just ended, or this system has no such file.
+    // The process has just ended, or this system has no such file.
     return process.platform !== "linux";
   }
 }
@@ -141,7 +141,7 @@ async function revoke(client: EtcdClient, lease: string, ttlMs: number): Promise
     } catch (error) {
       if (error instanceof LeaseNotFoundError) return true;
     }
-    // It is back, and nobody renews the lease.
+    // etcd is back, and nobody renews the lease.
     end = Math.min(end, systemClock.monotonic() + ttlMs);
     await pause(systemClock, PAUSE_MS);
   }

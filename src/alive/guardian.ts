@@ -36,7 +36,7 @@ interface SessionLease {
 /** What is known of a lease that is guarded. */
 export interface GuardedLease {
   readonly ttlMs: number;
-  /** It is revoked so long after the end of this other one, as the delay lease of a session. */
+  /** The lease is revoked so long after the end of this other one, as the delay lease of a session. */
   readonly after?: { readonly lease: string; readonly delayMs: number } | undefined;
 }
 
@@ -92,7 +92,7 @@ function programThatStarts(): string {
   return real;
 }
 
-/** Of `node:module`, as Yarn's Plug'n'Play changes it. */
+/** The part of `node:module` that Yarn's Plug'n'Play adds. */
 interface PnpModule {
   findPnpApi(file: string): { resolveVirtual(file: string): string | null } | null;
 }
@@ -105,7 +105,8 @@ function started(program: string): ChildProcess {
   const flags = words.filter((word) => TRUST.test(word));
   const apart = isApart();
   return spawn(process.execPath, [...flags, program, ...(apart ? ["apart"] : [])], {
-    ...{ detached: true, windowsHide: true },
+    detached: true,
+    windowsHide: true,
     // Node.js closes the standard input of a child that has ended, and this one ends when it has started the guardian.
     stdio: apart ? ["ignore", "pipe", "pipe", "pipe"] : ["pipe", "pipe", "pipe"],
     env: {
@@ -116,7 +117,7 @@ function started(program: string): ChildProcess {
 }
 
 interface GuardianHandlers {
-  /** It has begun. */
+  /** The guardian has begun. */
   runs(): void;
   /** Called once, not at once, and not after `end()`. */
   ended(why: string): void;
@@ -161,7 +162,7 @@ class GuardianProcess {
     stdout?.on("error", () => {}).on("close", () => this.#forgetsAll());
     child.on("close", (code, signal) => this.#ended(this.#causeOf(code, signal)));
     if (stdout) createInterface({ input: stdout }).on("line", (line) => this.#heard(line));
-    // It does not keep this process alive.
+    // The guardian does not keep this process alive.
     child.unref();
     for (const end of [this.#orders, stdout, stderr]) (end as Socket | null | undefined)?.unref();
   }
@@ -177,7 +178,7 @@ class GuardianProcess {
     );
   }
 
-  /** It revokes nothing any more. Why it has ended is known a moment later. */
+  /** The guardian revokes nothing any more. Why it has ended is known a moment later. */
   #forgetsAll(): void {
     this.#hasEnded = true;
     for (const lease of [...this.#forgetting.keys()]) this.#forgotten(lease);
@@ -223,7 +224,7 @@ class GuardianProcess {
     try {
       if (this.#pid !== undefined && !this.#hasEnded) process.kill(this.#pid, "SIGKILL");
     } catch {
-      // It has ended meanwhile.
+      // The guardian has ended meanwhile.
     }
   }
 
@@ -240,7 +241,7 @@ class GuardianProcess {
   }
 }
 
-/** Of this process, or of this worker thread. */
+/** The guardian of this process, or of this worker thread. */
 let running: GuardianProcess | undefined;
 /** When it was started, on the monotonic clock. */
 let startedAt = -Infinity;

@@ -92,7 +92,7 @@ class RenewedLease extends AskedRenewal implements KeptLease {
   }
 
   override renewed(sent: Moment, ttlSeconds: number): void {
-    // Of all accepted renewals, the one that was sent last counts.
+    // The accepted renewal that was sent last counts.
     if (sent.monotonic >= this.#renewal.last.sent.monotonic)
       this.#renewal.write(sent, Math.min(ttlSeconds * 1000, this.ttlMs));
     super.renewed(sent, ttlSeconds);

@@ -29,7 +29,9 @@ const options = checkConnect({
 const context = { options, clock, failures };
 const client = new EtcdClient(options, clock, (host, setting) => memberOf(host, setting, context));
 const thread = new LeaseRenewer({
-  ...{ client, clock, pulse: new SharedPulse(pulse) },
+  client,
+  clock,
+  pulse: new SharedPulse(pulse),
   post: (news) => port.postMessage(news),
 });
 

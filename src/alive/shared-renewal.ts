@@ -24,7 +24,7 @@ export type RenewalOrder =
       readonly ttlMs: number;
       readonly patienceMs: number;
       readonly sent: Moment;
-      /** Its delay lease. */
+      /** The delay lease of that lease. */
       readonly delay: { readonly leaseId: bigint; readonly patienceMs: number } | undefined;
       /** See `SharedRenewal`. */
       readonly memory: SharedArrayBuffer;

@@ -185,7 +185,7 @@ export class ThreadedKeepalive implements Keeper {
   /** As text: what it was told last. */
   #reach: string | undefined;
   #beating: Timer | undefined;
-  /** It is to begin, or to end. */
+  /** The timer of the thread's next start, or of its end. */
   #later: Timer | undefined;
 
   constructor(
@@ -267,7 +267,12 @@ export class ThreadedKeepalive implements Keeper {
   #order(thread: ThreadHandle, { lease, renewal: { memory }, sent }: Kept): void {
     const { leaseId, ttlMs, patienceMs, delay } = lease;
     thread.post({
-      ...{ do: "keep", leaseId, ttlMs, patienceMs, memory, sent },
+      do: "keep",
+      leaseId,
+      ttlMs,
+      patienceMs,
+      memory,
+      sent,
       delay: delay && !delay.isGone ? { leaseId: delay.leaseId, patienceMs: delay.patienceMs } : undefined,
       maxStallMs: maxStallOf(lease),
     });
@@ -385,7 +390,7 @@ export class ThreadedKeepalive implements Keeper {
 
 /** With this flag, a thread trusts what its process does, and Node.js does not list it. */
 const OPENSSL = "--use-openssl-ca";
-/** Of this one, a thread has its own where it cannot be told what to trust. What a program preloads is not loaded twice. */
+/** A thread gets this flag, too, where it cannot be told what to trust. What a program preloads is not loaded twice. */
 const SYSTEM = "--use-system-ca";
 const hasFlag = (flag: string): boolean =>
   [...process.execArgv, ...(process.env["NODE_OPTIONS"] ?? "").split(/\s+/)].includes(flag);
@@ -396,7 +401,7 @@ interface TrustingTls {
   setDefaultCACertificates?(certificates: readonly string[]): void;
 }
 
-/** Of the thread that calls it. */
+/** The `node:tls` of the thread that calls it. */
 export const trustingTls = (): TrustingTls => process.getBuiltinModule("node:tls") as TrustingTls;
 
 const needsSystemFlag = (): boolean =>
@@ -439,14 +444,21 @@ export function threadStarter(options: CheckedConnect, clock: Clock): StartThrea
     const { Worker, MessageChannel, receiveMessageOnPort } = process.getBuiltinModule("node:worker_threads");
     const { port1, port2 } = new MessageChannel();
     const start: RenewalStart = {
-      ...{ reach, now, authorities: authoritiesFor(options, now) },
-      ...{ known, pulse: pulse.memory, port: port2 },
+      reach,
+      now,
+      authorities: authoritiesFor(options, now),
+      known,
+      pulse: pulse.memory,
+      port: port2,
       originMs: originOf(clock),
     };
     const worker = new Worker(program, {
-      ...{ name: "leasehold-renewal", workerData: start, transferList: [port2] },
-      ...{ env: {}, execArgv: needsSystemFlag() ? [SYSTEM] : [] },
-      // It has one connection, and no more objects than that needs.
+      name: "leasehold-renewal",
+      workerData: start,
+      transferList: [port2],
+      env: {},
+      execArgv: needsSystemFlag() ? [SYSTEM] : [],
+      // The thread has one connection, and no more objects than that needs.
       resourceLimits: { maxYoungGenerationSizeMb: 2, maxOldGenerationSizeMb: 64 },
     });
     let isOver = false;
@@ -457,7 +469,7 @@ export function threadStarter(options: CheckedConnect, clock: Clock): StartThrea
     };
     worker.on("error", ({ message }) => ended(message)).on("exit", (code) => ended(`exit code ${code}`));
     port1.on("message", (news: RenewalNews) => handlers.news(news));
-    // It does not keep this process alive.
+    // The thread does not keep this process alive.
     worker.unref();
     port1.unref();
     return {

@@ -86,7 +86,7 @@ class PendingTxn {
   constructor(
     readonly txn: Txn,
     readonly limits: AttemptLimits,
-    /** It must not share a request. */
+    /** The transaction must not share a request. */
     public alone: boolean,
   ) {
     this.line = txn.queues.join("\n");
@@ -100,7 +100,7 @@ class PendingTxn {
     return this.#ended;
   }
 
-  /** Its caller may stop waiting: `onAbort` then, unless it has ended before. */
+  /** The caller may stop waiting: `onAbort` then, unless the transaction has ended before. */
   listen(aborts: AbortFanOut, onAbort: () => void): void {
     this.#stopListening = aborts.add(this.limits.signal, onAbort);
   }
@@ -113,7 +113,7 @@ class PendingTxn {
     if (this.#end()) this.#reject(error);
   }
 
-  /** Its caller has stopped waiting. A request in flight may still be executed. */
+  /** The caller has stopped waiting. A request in flight may still be executed. */
   abandon(): void {
     this.fail(this.request?.givenUp() ?? this.limits.signal?.reason);
   }

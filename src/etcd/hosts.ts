@@ -28,19 +28,19 @@ interface Host {
   readonly name: string;
   /** As published last. */
   state: MemberMessage["state"] | undefined;
-  /** Its last failure, of a call or a stream. */
+  /** The last failure of a call or a stream to the host. */
   lastFailure: Failure | undefined;
-  /** It has not answered since that failure. */
+  /** The host has not answered since that failure. */
   silent: boolean;
-  /** The last failure of an attempt on it, also if that was not its fault. */
+  /** The last failure of an attempt on the host, also if that was not its fault. */
   lastUnanswered: Failure | undefined;
-  /** It has responded at least once. */
+  /** The host has responded at least once. */
   reached: boolean;
   /** Counts failed attempts in a row, from the first of them on. */
   circuit: ConsecutiveBreaker | undefined;
-  /** They have opened the circuit, until this time. */
+  /** Those attempts have opened the circuit, until this time. */
   openUntil: number;
-  /** How often a connection to it is pinged while a stream is open. */
+  /** How often a connection to the host is pinged while a stream is open. */
   pingMs: number;
   /** The etcd cluster of its last answer. */
   clusterId: string | undefined;
@@ -78,7 +78,7 @@ export class Hosts {
   #byName: ReadonlyMap<string, Host>;
   /** The host of the last contact. */
   #last: Host | undefined;
-  /** Of the hosts that are no longer in the list: the one that has answered last. */
+  /** The host that has answered last, of those that are no longer in the list. */
   #gone: Host | undefined;
   /** Number of answered attempts. */
   #answers = 0;
@@ -339,7 +339,7 @@ export class Hosts {
     return failure?.answers === this.#answers;
   }
 
-  /** Of a host that is no longer in the list, a late answer says nothing. */
+  /** A late answer of a host that is no longer in the list says nothing. */
   #host(name: string): Host {
     return this.#byName.get(name) ?? newHost(name, this.pingMs);
   }

@@ -19,7 +19,7 @@ export interface LeaseListener {
   readonly patienceMs: number;
   /** A lease that must outlive it: wherever both are renewed, this one is first on the stream. */
   readonly delay?: DelayListener | undefined;
-  /** Of such a lease. */
+  /** Whether this is such a lease. */
   readonly isEarly?: boolean;
   /** etcd extended the lease; it received the renewal after `sent`. `answeredAt`, on the monotonic clock, if that was not now. */
   renewed(sent: Moment, ttlSeconds: number, answeredAt?: number): void;

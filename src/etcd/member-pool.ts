@@ -204,7 +204,7 @@ export class MemberPool {
 
   /** Calls continue on the next member, on a new connection; streams stay until they find `member` dead. */
   #suspect(member: Member, reason: Error): void {
-    // Of hundreds of calls that fail with one member, only the first notifies: each notification renews all leases.
+    // Hundreds of calls may fail with one member. Only the first notifies, because each notification renews all leases.
     if (member !== this.#current) return;
     inOwnContext(() => {
       this.#leave(member, reason);

@@ -20,7 +20,7 @@ export interface Failures {
   readonly reasonFailure: typeof reasonFailure;
   readonly statusFailure: typeof statusFailure;
   readonly UnansweredError: typeof UnansweredError;
-  /** Of a `StreamFailure`, whose declaration the package does not contain. */
+  /** The error of a `StreamFailure`, whose declaration the package does not contain. */
   streamFailure(this: void, failure: Error, host: string, inDoubt: boolean): Error;
 }
 export const failures: Failures = { gaveUp, reasonFailure, statusFailure, UnansweredError, streamFailure };

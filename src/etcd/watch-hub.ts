@@ -71,7 +71,7 @@ class IdleWatches {
   take(target: Pick<WatchTarget, "key" | "end">, from: bigint): Watch | undefined {
     const key = rangeText(target);
     const watch = this.#byKey.get(key)?.watch;
-    // Its stream may be gone before its listener is notified.
+    // The stream may be gone before the watch's listener is notified.
     if (watch?.createdAt === undefined || watch.createdAt >= from || watch.over) return undefined;
     this.#drop(key);
     return watch;
@@ -116,7 +116,7 @@ interface Deletion {
  * meanwhile, or an answer has shown that a key is missing.
  */
 class Deletions {
-  /** Of all reports so far. */
+  /** The number of all reports so far. */
   count = 0;
   readonly #byKey = new Map<string, Deletion>();
 

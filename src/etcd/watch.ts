@@ -69,7 +69,7 @@ const NOBODY: WatchOwner = { drop: () => undefined, keepForReuse: () => false };
 
 /** One watch. After `cancel` its listener is not called any more. To take the watch over, set `listener`. */
 export class Watch {
-  /** Its stream is gone, or etcd has ended it: no more events arrive. */
+  /** The watch's stream is gone, or etcd has ended the watch: no more events arrive. */
   over = false;
   /** The watch reports what happens after this revision; `undefined` until etcd has created it. */
   createdAt: bigint | undefined;
@@ -250,7 +250,7 @@ export class OpenStream implements WatchOwner {
     if (!this.group.created(header)) return;
     watch.createdAt = header.revision;
     watch.createdMs = this.clock.monotonic();
-    // Its listener may have cancelled it meanwhile.
+    // The listener may have cancelled the watch meanwhile.
     if (this.watches.has(watch.id)) watch.listener.created(header.revision);
   }
 

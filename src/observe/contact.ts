@@ -3,7 +3,7 @@ import type { Clock, Timer } from "../base/util/clock.js";
 /** Whether etcd answers. */
 export interface Contact {
   readonly state: "not yet" | "answers" | "silent";
-  /** Of the last answer, in monotonic milliseconds; before the first one, of the first question. */
+  /** When the last answer came, in monotonic milliseconds; before the first one, when the first question was sent. */
   readonly since: number;
   readonly error: Error | undefined;
 }

@@ -346,7 +346,9 @@ export function watchQueue(
       });
       const watch = new QueueWatch(
         {
-          ...{ services, range: queueRange(path), what: `watch the queue of "${name}"` },
+          services,
+          range: queueRange(path),
+          what: `watch the queue of "${name}"`,
           keep: (kv) => new SeenEntry(kv),
         },
         { changed: (change) => intake.add(change), failed },

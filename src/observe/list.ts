@@ -273,7 +273,9 @@ async function readPage(asking: Asking, search: Search): Promise<ReadPage> {
   for (let n = 0; n < paths.length; n += MAX_NAMES) {
     const batch = paths.slice(n, n + MAX_NAMES);
     const oldest = batch.map((path): Range => ({
-      ...{ order: "oldest first", limit: 1, revision },
+      order: "oldest first",
+      limit: 1,
+      revision,
       ...queueRange(path),
     }));
     const { ranges } = await asking.services.client.ranges(oldest, asking.policy);
@@ -298,17 +300,17 @@ async function readPage(asking: Asking, search: Search): Promise<ReadPage> {
   };
 }
 
-/** Its oldest entry, and how many it has; without them, it has none. */
+/** A queue as the list finds it: its oldest entry, and the number of its keys. */
 interface ListedQueue {
   readonly path: string;
   readonly first: SeenEntry | undefined;
-  /** Its keys, with delay keys. */
+  /** The number of its keys, with delay keys. */
   readonly count: number;
   /** All keys must be read. */
   readonly needsAll: boolean;
 }
 
-/** Of a queue whose keys are all read, and of the leases of dead holders. */
+/** What a queue is shown with, besides its oldest entry: all its keys, and what is left of the leases of dead holders. */
 interface More {
   readonly split: BoardQueue | undefined;
   readonly ttls: ReadonlyMap<bigint, number>;

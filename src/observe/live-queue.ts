@@ -41,14 +41,14 @@ export class NameHistory {
 export interface Place {
   /** Another one after a modification of the key, such as that of a leader who proclaims. */
   entry: SeenEntry;
-  /** Its key in latin1. */
+  /** The entry's key in latin1. */
   text: string;
   /** The nearest queue that it counts in; the others are its parents. */
   home: LiveQueue;
   /** The queue of its own name. It nests in that of another one only if `home` has the name of a folder of readers or writers. */
   readonly own: LiveQueue | undefined;
   isGone: boolean;
-  /** Its client has died: the entry is gone, and its delay key has taken its place. */
+  /** Whether the entry's client has died: the entry is gone, and its delay key has taken its place. */
   isDelay: boolean;
 }
 
@@ -93,7 +93,7 @@ const GAPS = 64;
 export class LiveQueue {
   /** Keys that belong to the name itself. Those of nested names alone make no queue of it. */
   direct = 0;
-  /** It is in the list of those that the present change has touched. */
+  /** Whether the queue is in the list of those that the present change has touched. */
   isTouched = false;
   readonly name: string;
   readonly path: string;
@@ -114,7 +114,7 @@ export class LiveQueue {
   #last: Place | undefined;
   /** The first of them that is no reader's. */
   #barrier: Place | undefined;
-  /** Of the first place. */
+  /** The number of permits of the first place. */
   #permits = 1;
   /** Look at all again. */
   #isOld = false;
@@ -256,7 +256,7 @@ export class LiveQueue {
     if (this.#last && older(place, this.#last) <= 0) this.#lost.push(place);
   }
 
-  /** Its entry is another one now. `before`: that before; `at`: monotonic milliseconds, if its client has died. */
+  /** The place has another entry now. `before`: that before; `at`: monotonic milliseconds, if its client has died. */
   replaced(place: Place, before: SeenEntry, at?: number): void {
     this.#holders = this.#deadHolders = undefined;
     this.#deadCount += Number(place.entry.isDelay) - Number(before.isDelay);

@@ -84,7 +84,7 @@ export class QueueWatch<K extends Revisions> implements WatchListener {
     const watch = this.#watch;
     for (const event of events) {
       this.#apply(event);
-      // It was cancelled by its listener, or restarted from a read.
+      // The watch was cancelled by its listener, or restarted from a read.
       if (watch !== this.#watch) return;
     }
     this.#finish();

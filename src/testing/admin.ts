@@ -112,7 +112,9 @@ class Admin implements Backdoor {
   async remove(keys: readonly string[], revision: bigint): Promise<boolean> {
     const body = {
       compare: keys.map((key) => ({
-        ...{ target: "CREATE", result: "EQUAL", key: base64(key) },
+        target: "CREATE",
+        result: "EQUAL",
+        key: base64(key),
         create_revision: String(revision),
       })),
       success: keys.map((key) => ({ request_delete_range: { key: base64(key) } })),

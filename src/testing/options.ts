@@ -82,7 +82,7 @@ function textOf(option: string, rule: string, value: unknown): string | undefine
   return value;
 }
 
-/** Of `memoryEtcd()`, by name. `root`, with the password "root", has all rights. */
+/** The users and roles of `memoryEtcd()`, by name. The user `root`, with the password "root", has all rights. */
 export interface MemoryAuth {
   readonly users?: Readonly<
     Record<string, { readonly password: string; readonly roles?: readonly string[] }>

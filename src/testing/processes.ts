@@ -82,7 +82,11 @@ class ProcessMember implements ServerMember {
     this.name = row.name;
     this.address = { host: row.host, port: row.clientPort };
     this.#process = new ServerProcess({
-      ...{ title: `etcd ${row.name}`, command, env: etcdEnv(), ready: READY, tellGuardian },
+      title: `etcd ${row.name}`,
+      command,
+      env: etcdEnv(),
+      ready: READY,
+      tellGuardian,
       answers: () => wrongWith(this.address),
     });
   }

@@ -146,7 +146,9 @@ export class Guardian {
     // Options of the starter, such as a loader or coverage, would slow it down.
     const env = { ...process.env, NODE_OPTIONS: "", NODE_V8_COVERAGE: "" };
     this.#child = spawn(process.execPath, ["--input-type=commonjs", "-e", PROGRAM, "--", folder], {
-      ...{ stdio: ["pipe", "ignore", "ignore"], detached: true, env },
+      stdio: ["pipe", "ignore", "ignore"],
+      detached: true,
+      env,
     });
     this.#child.unref();
     this.#child.on("error", () => {});
@@ -158,7 +160,7 @@ export class Guardian {
     this.#child.stdin?.write(`${line}\n`);
   }
 
-  /** Its servers have this port until it is dismissed. */
+  /** The servers keep the port of this mark until the guardian is dismissed. */
   keeps(mark: dgram.Socket): void {
     this.#marks.push(mark);
   }

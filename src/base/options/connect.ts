@@ -84,9 +84,9 @@ export interface LogRecord {
   readonly event: string;
   /** The line, without "leasehold: " before it. */
   readonly message: string;
-  /** Of the lock, semaphore or election: of `lockAll`, the first one. */
+  /** The name of the lock, semaphore or election; the first one of `lockAll`. */
   readonly name?: string;
-  /** Of `lockAll`, and of locks that a session has lost: at most five. */
+  /** The names of `lockAll`, or of the locks that a session has lost: at most five. */
   readonly names?: readonly string[];
   readonly kind?: string;
   /** The session's lease, in hexadecimal. */
@@ -280,7 +280,8 @@ function checkBusyOrDead(given: Options): Pick<CheckedConnect, BusyOrDead> {
   if (maxStallMs !== undefined && renewal === "main")
     throw new TypeError('Option maxStallMs needs renewal: "worker"');
   return {
-    ...{ guardian: checkBoolean("guardian", given.guardian), renewal },
+    guardian: checkBoolean("guardian", given.guardian),
+    renewal,
     maxStallMs: maxStallMs === undefined ? undefined : checkInteger("maxStallMs", maxStallMs, STALL),
   };
 }
@@ -298,8 +299,10 @@ function checkReach(given: Options): Reach {
     hosts: followMembers || hosts[0]?.startsWith("srv:") ? [...hosts] : hosts,
     followMembers,
     ...checkBusyOrDead(given),
-    ...{ credentials: checkCredentials(given.credentials, hosts), auth: checkAuth(given.auth) },
-    ...{ etcd3: undefined, ...checkTransport(given) },
+    credentials: checkCredentials(given.credentials, hosts),
+    auth: checkAuth(given.auth),
+    etcd3: undefined,
+    ...checkTransport(given),
   };
 }
 
@@ -335,14 +338,12 @@ function checkClient(given: Options): Reach {
   const namesOf = ({ host }: Etcd3Host) => checkHosts(/:\d+$/.test(host) ? host : `${host}:443`, context);
   const byName = new Map(hosts.flatMap((host) => namesOf(host).map((name) => [name, host] as const)));
   return {
-    ...{
-      hosts: Object.freeze([...byName.keys()]),
-      followMembers: false,
-      ...checkBusyOrDead({}),
-      credentials: undefined,
-      auth: checkAuth(auth),
-      etcd3: byName,
-    },
+    hosts: Object.freeze([...byName.keys()]),
+    followMembers: false,
+    ...checkBusyOrDead({}),
+    credentials: undefined,
+    auth: checkAuth(auth),
+    etcd3: byName,
     ...checkTransport({ transport: "etcd3" }),
   };
 }

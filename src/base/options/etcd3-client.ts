@@ -25,7 +25,7 @@ export interface Etcd3Host {
 
 interface CheckedClient {
   readonly hosts: readonly Etcd3Host[];
-  /** It uses TLS. */
+  /** Whether the client uses TLS. */
   readonly secure: boolean;
   readonly auth: { readonly username: unknown; readonly password: unknown } | undefined;
 }
@@ -34,22 +34,21 @@ const RULE = "a client of the package etcd3: new Etcd3(…)";
 const RETRIES = /"(retryPolicy|hedgingPolicy)"/;
 const SERVICE_CONFIG = "grpc.service_config";
 
-const DECIDED = "the client decides that";
-const ELSEWHERE = "no other thread or process can use the client";
-/** Options that exclude the client, and why. */
+/** Options that exclude the client, by the reason. */
 const BESIDE: Readonly<Record<string, string>> = {
-  ...{ hosts: DECIDED, followMembers: DECIDED, credentials: DECIDED, auth: DECIDED, transport: DECIDED },
-  ...{ pingIntervalMs: DECIDED, pingTimeoutMs: DECIDED, connectTimeoutMs: DECIDED },
-  ...{ guardian: ELSEWHERE, renewal: ELSEWHERE, maxStallMs: ELSEWHERE },
+  "the client decides that":
+    "hosts followMembers credentials auth transport pingIntervalMs pingTimeoutMs connectTimeoutMs",
+  "no other thread or process can use the client": "guardian renewal maxStallMs",
 };
 
 /** @throws {TypeError} when an option contradicts the client. */
 export function checkNothingBeside(given: Options): void {
-  for (const [option, why] of Object.entries(BESIDE)) {
-    const value = given[option];
-    if (value === undefined || (option === "transport" && value === "etcd3")) continue;
-    throw new TypeError(`Option ${option} cannot be used together with etcd3: ${why}`);
-  }
+  for (const [why, options] of Object.entries(BESIDE))
+    for (const option of options.split(" ")) {
+      const value = given[option];
+      if (value === undefined || (option === "transport" && value === "etcd3")) continue;
+      throw new TypeError(`Option ${option} cannot be used together with etcd3: ${why}`);
+    }
 }
 
 /** @throws {TypeError | RangeError} */

@@ -90,7 +90,7 @@ export const LOCK_WAIT_OPTIONS = [...QUEUE_WAIT_OPTIONS, "reason"] as const;
 interface QueueWaitCall {
   /** The call, in words of its user. */
   readonly where: string;
-  /** Its other options. */
+  /** The other options of the call. */
   readonly also?: readonly string[];
   readonly source: { readonly reopens: boolean };
 }

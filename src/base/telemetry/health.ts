@@ -20,7 +20,7 @@ export interface MemberHealth {
   readonly state: MemberState;
   /** Calls go to this host. */
   readonly inUse: boolean;
-  /** It has not failed since it last answered; or it has, and is unused now. A host that was never used is ok. */
+  /** Whether the host has not failed since it last answered, or is unused. A host that was never used is ok. */
   readonly ok: boolean;
   /** Message of its last failure, until it answers again. */
   readonly error: string | undefined;
@@ -30,7 +30,7 @@ export interface MemberHealth {
 
 /** The guardian, with `guardian: true`. */
 export interface GuardianHealth {
-  /** It runs, as far as this process knows, or nothing is to be guarded. If it does not, a crash frees no lease before its TTL. */
+  /** Whether the guardian runs, as far as this process knows, or has nothing to guard. Without it, a lease outlives a crash until its TTL has passed. */
   readonly ok: boolean;
   /** Why it does not run. */
   readonly error: string | undefined;

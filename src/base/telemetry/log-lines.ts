@@ -82,7 +82,7 @@ export class SessionLines {
     const since = this.#jeopardy.get(leaseId);
     if (to === "jeopardy") return this.#inJeopardy(message);
     this.#jeopardy.delete(leaseId);
-    // Its holds end in the same turn of the event loop, and are listed in the line.
+    // The holds of the session end in the same turn of the event loop, and are listed in the line.
     if (to !== "live") return queueMicrotask(() => this.#ended(message));
     const { clock } = this.context;
     const about = aboutSession(message);

@@ -36,7 +36,7 @@ export type AcquireOutcome =
  * The fields below `label` are undefined until they are known: read them in `asyncEnd`.
  */
 export interface AcquireMessage extends LockMessage {
-  /** It does not wait for its turn: `tryLock` and the like. */
+  /** Whether the call does not wait for its turn: `tryLock` and the like. */
   readonly tries: boolean;
   /** Owner of the session that the call used last. */
   owner: string | undefined;

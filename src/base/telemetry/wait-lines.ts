@@ -93,7 +93,7 @@ export class WaitLines {
 
   async #report(waiting: Waiting, call: AcquireMessage, waitedMs: number): Promise<void> {
     const report = await this.#read(call);
-    // It ended while the queue was read.
+    // The call ended while the queue was read.
     if (!waiting.calls.has(call)) return;
     const others = waiting.calls.size - 1;
     const more =

@@ -20,7 +20,7 @@ export function allowListeners(target: EventTarget): void {
   }
 }
 
-/** Its signal may have any number of listeners. */
+/** A controller whose signal may have any number of listeners. */
 export function newController(): AbortController {
   const controller = new AbortController();
   allowListeners(controller.signal);

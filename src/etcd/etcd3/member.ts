@@ -144,7 +144,7 @@ function ownServices(own: Etcd3Host, name: string, { options, pingMs }: Connecti
   used.set(options, before);
   if (!before.has(name)) {
     before.add(name);
-    return servicesOf(own); // Its user closes it.
+    return servicesOf(own); // The user closes the client.
   }
   const Host = own.constructor as new (...args: unknown[]) => Etcd3Host & { close(): void };
   const settings = { ...GRPC_OPTIONS, "grpc.keepalive_time_ms": pingMs, ...own.channelOptions };
@@ -174,7 +174,7 @@ function servicesOf(own: Etcd3Host, host = own, close = (): void => undefined): 
     (options: GrpcOptions = {}): Promise<never> =>
       new Promise((resolve) => {
         const opened = service(name)[method]?.(options) as GrpcStream<unknown, unknown>;
-        // It may fail before the stream's user listens.
+        // The call may fail before the stream's user listens.
         opened.on("error", () => undefined);
         resolve(opened as never);
       });

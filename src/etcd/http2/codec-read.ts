@@ -314,7 +314,7 @@ export function decodeWatch(body: Buffer): WatchAnswer {
     else if (reader.field === WATCH_RESPONSE.created) created = reader.bool();
     else if (reader.field === WATCH_RESPONSE.canceled) cancelled = reader.bool();
     else if (reader.field === WATCH_RESPONSE.cancel_reason) cancelReason = reader.text();
-    // Of the compact revision, the port needs only whether there is one.
+    // The port needs to know only whether there is a compact revision.
     else if (reader.field === WATCH_RESPONSE.compact_revision) compacted = reader.bool();
     else reader.skip(WATCH_RESPONSE);
   return { header: given(header), watchId, created, cancelled, cancelReason, compacted, events };

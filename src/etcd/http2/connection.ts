@@ -67,7 +67,7 @@ import type { Http2Stream } from "./stream.js";
  */
 const STREAM_WINDOW = 4 * 1024 * 1024;
 const CONNECTION_WINDOW = 16 * 1024 * 1024;
-/** Of every connection, and of every stream that no setting widens. */
+/** The window of every connection, and of every stream that no setting widens. */
 const INITIAL_WINDOW = 65_535;
 
 /**

@@ -33,7 +33,7 @@ const MAX_IDLE_FRAMES = 1000;
  * limits what a hostile peer can cost. A subclass does what the frames say.
  */
 export abstract class Endpoint implements FrameHandler {
-  /** Its `read` throws an `Http2Error` if the peer violates the protocol. */
+  /** The reader, whose `read` throws an `Http2Error` if the peer violates the protocol. */
   protected readonly reader = new FrameReader(this, MAX_FRAME_BYTES);
   readonly #decoder = new HeaderDecoder(MAX_HEADER_LIST_BYTES);
   /** A header block whose end has not arrived. */

@@ -160,7 +160,7 @@ const SHORT_BYTES = 4096;
 /** A JSON Web Token may have this length, as headers may. */
 const TOKEN_BYTES = 64 * 1024;
 
-/** Of any number of members that etcd can have. */
+/** The limit of an answer that lists any number of members that etcd can have. */
 const MEMBERS_BYTES = 64 * 1024;
 
 const LEASE = "/etcdserverpb.Lease/";

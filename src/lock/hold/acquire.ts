@@ -61,7 +61,7 @@ export interface Acquirer<Target, T, R> {
   made(granted: T, target: Target, lease: Lease): R;
   /** Releases what was granted after the caller gave up. */
   unwanted(granted: T, target: Target, lease: Lease): void;
-  /** Of a call that does not wait for its turn, and so has no holder to report: what etcd did not answer in time. */
+  /** What etcd did not answer in time, of a call that does not wait for its turn and so has no holder to report. */
   readonly tried?: (target: Target) => string;
 }
 
@@ -425,7 +425,7 @@ export function tryEntry<R>(
   );
 }
 
-/** It does not wait in the queue, so no turn is lost when it begins again. */
+/** A try does not wait in the queue, so no turn is lost when it begins again. */
 function tryJoin(
   lease: Lease,
   target: JoinTarget,

@@ -258,7 +258,7 @@ export abstract class HoldBase implements LimitedHold {
     return { kind, name, label: options.label, leaseId, ...this.facts, heldMs: this.heldMs };
   }
 
-  /** It was held longer than its `maxHoldMs`: it is lost, and its limits release it after the grace. */
+  /** The hold has lasted longer than its `maxHoldMs`: it is lost, and its limits release it after the grace. */
   abstract exceeded(maxHoldMs: number): void;
 
   /** The hold has ended. Publishes that, or warns of a loss that nothing else reports, unless it was published before. */
@@ -327,7 +327,7 @@ export abstract class HoldBase implements LimitedHold {
     return { held, remainingMs: Math.floor(this.remainingMs()) };
   }
 
-  /** Its class, as users know it, for `console.log`. */
+  /** The name of the class, as users know it, for `console.log`. */
   protected get title(): string {
     return "Hold";
   }

@@ -53,7 +53,7 @@ export class KeyWatch implements WatchListener {
     this.#watch = watches.watch({ key: this.key, events: "DELETE" }, this);
   }
 
-  /** It has lasted for so long that it may stand in the way of others for longer. */
+  /** The hold has lasted for so long that it may stand in the way of others for longer. */
   isLong(): void {
     if (!this.#over) askAboutNamesAbove(this.#entry);
   }
@@ -191,7 +191,7 @@ export class HoldHandle extends HoldBase implements Hold, Dependent {
   #leaveBy: LeaveBy | undefined;
   #ended: "released" | HoldEnd | undefined;
   #explained: Promise<void> | undefined;
-  /** It is lost, but its key stays until the release. */
+  /** The hold is lost, but its key stays until the release. */
   #givenUp = false;
   /** Who waits behind it, once somebody has asked. */
   #asked: Demand | undefined;
@@ -256,12 +256,12 @@ export class HoldHandle extends HoldBase implements Hold, Dependent {
     this.limits?.refresh();
   }
 
-  /** It was held longer than its `maxHoldMs`. Its limits release it after the grace. */
+  /** The hold has lasted longer than its `maxHoldMs`. Its limits release it after the grace. */
   exceeded(maxHoldMs: number): void {
     this.giveUp(new LockLostError(this.name, this.key, "max_hold", undefined, maxHoldMs));
   }
 
-  /** It is lost, and its key is there until somebody releases it. */
+  /** The hold is lost, and its key is there until somebody releases it. */
   protected giveUp(loss: LockLostError): void {
     this.#givenUp ||= this.#ended === undefined;
     this.#endWith(loss);
@@ -291,7 +291,7 @@ export class HoldHandle extends HoldBase implements Hold, Dependent {
     this.#hearOfDeletion();
   }
 
-  /** Its queue does not grant a key that is known to be gone, but the event may have come in the turn of the grant. */
+  /** The queue does not grant a key that is known to be gone, but the event may have come in the turn of the grant. */
   #hearOfDeletion(): void {
     this.#entry.used();
     if (this.#entry.knownGone) this.keyDeleted();

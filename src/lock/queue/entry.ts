@@ -38,16 +38,16 @@ export class QueueEntry {
   readonly name: string;
   /** The name as its keys begin. */
   readonly path: string;
-  /** Its key is `directory/<lease>`. */
+  /** The folder of the key, which is `directory/<lease>`. */
   readonly directory: string;
   readonly n: number;
   readonly mode: LockMode;
   readonly kind: LockKind;
   readonly key: string;
-  /** Of a session with `releaseDelayMs`: the key that outlives this one by the delay. A permit has none: the entries are counted. */
+  /** The key that outlives this one by the delay of a session with `releaseDelayMs`. A permit has none: the entries are counted. */
   readonly delayKey: string | undefined;
   readonly value: string;
-  /** Its value has the form of all entries' values, with an ID. */
+  /** Whether the value has the form of all entries' values, with an ID. */
   readonly hasId: boolean;
   /** How many deletions were reported before it was made. */
   readonly #madeAt: number;
@@ -94,7 +94,7 @@ export class QueueEntry {
     return this.#held;
   }
 
-  /** Its caller has the hold, which finds out by itself when the key is gone. */
+  /** The caller has the hold, which finds out by itself when the key is gone. */
   get inUse(): boolean {
     return this.#inUse;
   }

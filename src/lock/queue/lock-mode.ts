@@ -11,14 +11,14 @@ export type RangeResult = Omit<RangeAnswer, "header">;
 interface NewEntry {
   readonly path: string;
   readonly key: string;
-  /** Its second key, if it has one: other clients wait for it as for any entry. It has the same create revision. */
+  /** The second key of the entry, if it has one: other clients wait for it as for any entry. It has the same create revision. */
   readonly delayKey: string | undefined;
 }
 
 /** What a lock mode reads of an entry that is in the queue. */
 export interface EntryView extends NewEntry {
   readonly lease: Lease;
-  /** Its key is `directory/<lease>`. */
+  /** The folder of the key, which is `directory/<lease>`. */
   readonly directory: string;
   readonly value: string;
   readonly mode: LockMode;
@@ -26,7 +26,7 @@ export interface EntryView extends NewEntry {
   readonly revision: bigint;
   /** Create revision of the entry that its join found before it, if the answer contained one. */
   readonly joinedBehind: bigint | undefined;
-  /** It is granted. */
+  /** Whether the entry holds. */
   readonly held: boolean;
   is(kv: KeyValue): boolean;
   isDelay(kv: KeyValue): boolean;
@@ -45,7 +45,7 @@ export interface Predecessor {
   readonly target: WatchTarget;
   /** Create revision, which identifies the entry. Undefined if it stands for several. */
   readonly revision: bigint | undefined;
-  /** It is known that our turn comes with its end. */
+  /** Whether our turn is known to come with the end of this one. */
   readonly holder: boolean;
   /** The entry before it, if one is known. */
   readonly before?: Predecessor | undefined;
@@ -263,7 +263,7 @@ export const reader: LockMode = {
     earlier.find(
       (other) => !other.held && other.joinedBehind === entry.joinedBehind && entry.joinedBehind !== undefined,
     ),
-  // It followed another reader: a reader waits for the end of any other entry that it follows.
+  // The entry followed another reader: a reader waits for the end of any other entry that it follows.
   grantedTogether: true,
   surelyFollows: () => false,
   readsToJoin: nearest,
@@ -393,7 +393,7 @@ const permitOf = (permits: number): LockMode => ({
   announcesGrant: true,
   trying,
   follows: (_, earlier) => earlier.findLast(isWaiting),
-  // Its join need not have read the queue: only a read shows whether a permit is free.
+  // The join need not have read the queue: only a read shows whether a permit is free.
   grantedTogether: false,
   surelyFollows: (ours) => ours.some(isWaiting),
   readsToJoin: ({ path }) => [oldestOf(path), { ...queueRange(path), order: "newest first", limit: 2 }],

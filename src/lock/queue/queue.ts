@@ -183,7 +183,7 @@ export class SessionEntries {
     this.keyNumbers.doubt(entry);
   }
 
-  /** Its key exists with another value: from a late put, or from another process that uses the lease. */
+  /** The key of the entry exists with another value: from a late put, or from another process that uses the lease. */
   takenByAnother(entry: QueueEntry): void {
     this.doubt(entry);
     this.release(entry);

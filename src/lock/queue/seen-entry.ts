@@ -40,11 +40,11 @@ export class SeenEntry {
   readonly permits: number | undefined;
   /** Why its caller wants the lock, if it has said so. */
   readonly reason: string | undefined;
-  /** Of a candidate of an election. */
+  /** The value of a candidate of an election. */
   readonly value: string | undefined;
   /** The kind of a queue in which the key is directly under the name. */
   readonly #kind: QueueKind = "unknown";
-  /** It is the delay key of an entry of this library. Alone, without the entry, it shows that the client of that has died. */
+  /** Whether the key is the delay key of an entry of this library. Alone, without the entry, it shows that the client of that has died. */
   readonly isDelay: boolean = false;
 
   /** `isRead`: with its value. */

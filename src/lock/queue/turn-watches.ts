@@ -5,7 +5,7 @@ import { isSame, type Predecessor } from "./lock-mode.js";
 
 interface Watched {
   readonly watch: Watch;
-  /** It misses no event since our join, so no read has to look for earlier events. */
+  /** The watch misses no event since our join, so no read has to look for earlier events. */
   readonly sinceJoin: boolean;
 }
 
@@ -16,7 +16,7 @@ export interface TurnListener extends WatchListener {
 
 /** How to watch a predecessor. */
 export interface Following {
-  /** It is, or may soon be, the holder: its end alone decides, so one watch reports that end and the end of our own key. */
+  /** The predecessor holds, or may hold soon: its end alone decides, so one watch reports that end and the end of our own key. */
   readonly decides: boolean;
   /** The entry before it, if its end is of use: if the predecessor does not decide, that one must end first. */
   readonly before: Predecessor | undefined;
@@ -125,7 +125,7 @@ export class TurnWatches {
 
   followBefore(before: Predecessor | undefined, startRevision = 0n): void {
     if (before && this.#before?.watches(before)) {
-      // It may be the holder by now.
+      // The entry may be the holder by now.
       this.#before.entry = before;
       return;
     }

@@ -102,7 +102,7 @@ export class Waiter implements Dependent, AuditedWait, WaitOutcome {
     this.stage = IN_LINE;
   }
 
-  /** Its entry, if its own watches don't report the end of that one. */
+  /** The waiter's entry, if its own watches don't report the end of that one. */
   get unwatched(): readonly JoinedEntry[] {
     const { stage } = this;
     const watched = stage.at === "turn" && stage.wait.seesOwnEnd;

@@ -324,7 +324,7 @@ export class Session extends EventTarget implements AsyncDisposable {
     return this.#lease.orphan();
   }
 
-  /** Its lease, its owner, its state and its remaining time. Bigints become decimal strings. */
+  /** The session's lease, owner, state and remaining time. Bigints become decimal strings. */
   toJSON(): Readonly<Record<string, unknown>> {
     const { leaseId, remainingMs, ...rest } = sessionOf(this);
     return { leaseId: leaseId.toString(), ...rest, remainingMs: Math.floor(remainingMs) };

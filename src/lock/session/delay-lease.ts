@@ -31,7 +31,7 @@ export interface Delay {
 
 export class DelayLease implements DelayListener {
   readonly leaseId: bigint;
-  /** It is renewed before all leases that are not. */
+  /** The delay lease is renewed before the leases that are not early. */
   readonly isEarly = true;
   /** From the end of the session's lease on. */
   readonly delayMs: number;
@@ -51,10 +51,10 @@ export class DelayLease implements DelayListener {
     this.patienceMs = patienceMs(this.ttlMs);
   }
 
-  /** Its deadline is later than that of the session, which alone counts. */
+  /** The deadline of the delay lease is later than that of the session, which alone counts. */
   renewed(): void {}
 
-  /** Of a call for a new entry, once the lease is gone: the session goes on. */
+  /** The error of a call for a new entry, once the lease is gone: the session goes on. */
   refusal(): SessionClosedError {
     return new SessionClosedError(this.ofLease, "its lease for releaseDelayMs is gone");
   }

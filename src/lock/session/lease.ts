@@ -41,7 +41,7 @@ export interface GrantedLease {
   readonly ttlSeconds: number;
   /** When the grant or the renewal was sent. */
   readonly sent: Moment;
-  /** Its delay lease, if it has one. */
+  /** The delay lease of this one, if it has one. */
   readonly delay?: Delay | undefined;
 }
 
@@ -291,7 +291,7 @@ export class Lease implements KeptLease {
     return (this.#sweeper ??= new LatePutSweeper(this));
   }
 
-  /** Its entries in all queues, as far as etcd has confirmed them. */
+  /** The session's entries in all queues, as far as etcd has confirmed them. */
   entries(): Iterable<CreatedKey> {
     return this.locks?.entries() ?? [];
   }
@@ -335,7 +335,7 @@ export class Lease implements KeptLease {
     return { what, attemptMs: this.ttlMs / 4, signal: this.#over.signal, onLeaseGone };
   }
 
-  /** Of a transaction that puts with the delay lease as well: etcd does not say which of the two it has no more. See `joinRefused`. */
+  /** The policy of a transaction that puts with the delay lease as well: etcd does not say which of the two is gone. See `joinRefused`. */
   joinPolicy(what: string): CallPolicy {
     const policy = this.policy(what);
     return this.delay ? { ...policy, onLeaseGone: undefined } : policy;
@@ -358,7 +358,7 @@ export class Lease implements KeptLease {
   /** No longer used: closes upon the first renewal that finds no hold and no wait. */
   retire(): void {
     const run = (): void => {
-      // Its user is already closing or orphaning it.
+      // The user is already closing or orphaning the session.
       if (this.#closing.begun) return;
       if (this.holds.size === 0 && this.waits.size === 0) void this.close(0);
       else this.retire();
@@ -381,7 +381,7 @@ export class Lease implements KeptLease {
 
   renewed(sent: Moment, ttlSeconds: number, answeredAt = this.services.clock.monotonic()): void {
     if (this.over) return;
-    // Of all accepted renewals, the one that was sent last counts.
+    // The accepted renewal that was sent last counts.
     if (sent.monotonic < this.#renewal.sent.monotonic) return publishRenewal(this, sent, answeredAt);
     this.#renewal = { sent, ttlMs: Math.min(ttlSeconds * 1000, this.ttlMs) };
     this.#refusal = undefined;

@@ -169,7 +169,7 @@ async function grantLeaseOnce(
       options.onSent?.();
     };
     const granting = member.grant(leaseId, ttlSeconds, { ...options, onSent });
-    // Of two failures, that of the probe says more. A grant that was answered can be revoked: both are awaited.
+    // The failure of the probe says more than that of the grant. A grant that was answered can be revoked: both are awaited.
     const [probed] = await Promise.allSettled([probe, granting]);
     if (probed.status === "rejected") throw probed.reason;
     return granting;

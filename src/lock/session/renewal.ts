@@ -153,14 +153,14 @@ export function reportOf(lease: Lease, stalls: Stalls, progress: Progress): Rene
     remainingMs: leftMs,
     sinceLastRenewalMs: elapsedMs + suspendedMs,
     stalledMs: stalls.sumSince(sent.monotonic) + suspendedMs,
-    // It says more than the failure of a stream that it has followed.
+    // The refusal says more than the failure of the stream before it.
     members: refusal ? new Map([...failures, [refusal.host, refusal]]) : failures,
   };
 }
 
 export interface LossReport extends RenewalReport {
   readonly refusal: EtcdRefusedError | undefined;
-  /** Of the longest stall, which may have begun before the last renewal. */
+  /** The length of the longest stall, which may have begun before the last renewal. */
   readonly longestStallMs: number;
   /** Why the thread that renews does not: this one has, while it was not stalled. */
   readonly failure: string | undefined;

@@ -77,7 +77,7 @@ function leaderOf(path: string, [first, second]: readonly (KeyValue | undefined)
 const isDelayOf = (delay: KeyValue, { key, createRevision }: KeyValue): boolean =>
   delay.createRevision === createRevision && delayedBy(delay.key.toString()) === key.toString();
 
-/** Of a leader that has crashed only the delay key is left, with the value that it campaigned with. */
+/** Only the delay key of a leader that has crashed is left, with the value that it campaigned with. */
 const isDelayOfLeader = ({ key, fence }: Leader, last: Leader | undefined): boolean =>
   fence === last?.fence && delayedBy(key) === last.key;
 

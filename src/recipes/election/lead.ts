@@ -275,7 +275,7 @@ class LeadLoop {
     const { cluster, session } = this.candidacy;
     const last = this.#session;
     if (last && leaseOf(last).open) return last;
-    // It is over, or etcd rejects every campaign with it.
+    // The session is over, or etcd rejects every campaign with it.
     void last?.close({ drainMs: 0 });
     this.#session = await Session.open(cluster, { ...session, signal: this.policy.stop });
     return this.#session;

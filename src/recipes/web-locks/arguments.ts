@@ -160,7 +160,7 @@ function pathBelow(name: string, { key }: KeyValue): string[] {
   const start = Buffer.byteLength(prefixOf(name));
   const end = start + MAX_ENCODED + MAX_BELOW;
   const path = key.toString("utf8", start, end).split("/", MAX_PARTS);
-  // It is too long for a key of a lock: as one that is further below.
+  // The name is too long for a key of a lock: as one that is further below.
   return key.length > end ? [...path, "", "", ""] : path;
 }
 

@@ -31,7 +31,7 @@ interface RegisteredRequest {
   /** The manager that was called. */
   readonly client: { readonly clientId: string; readonly prefix: string };
   readonly args: LockRequestArguments;
-  /** It waits, whether its entry is in the queue at this moment or not. */
+  /** The request waits, whether its entry is in the queue at this moment or not. */
   readonly pending: boolean;
   /** Resolves when `answer` is called: the request is known to wait, is decided, or must not delay later ones any longer. */
   readonly answered: Promise<void>;
@@ -344,7 +344,7 @@ export class LockRequest implements QueuedRequest, RegisteredRequest {
   /** Another process may steal the lock at any moment, so its key is watched from the grant on. */
   #holdOf(entry: JoinedEntry): HoldHandle {
     const hold = holdOf(entry, this.args.mode === "shared" ? HoldHandle : ExclusiveHoldHandle, true);
-    // Its errors name the lock as the caller did. The name of the entry is encoded.
+    // The errors of the hold name the lock as the caller did. The name of the entry is encoded.
     return Object.assign(hold, { name: printable(this.args.name) });
   }
 

@@ -128,19 +128,19 @@ const PERMISSIONS = ["read", "write", "readwrite"] as const;
 const endOf = ({ end }: Interval): string => (end === "" ? "\0" : (end ?? ""));
 
 const permissionMessage = ({ type, range }: Permission): messages.PermissionMessage => ({
-  ...{
-    type: PERMISSIONS.indexOf(type),
-    key: Buffer.from(range.key, "latin1"),
-    end: Buffer.from(endOf(range), "latin1"),
-  },
+  type: PERMISSIONS.indexOf(type),
+  key: Buffer.from(range.key, "latin1"),
+  end: Buffer.from(endOf(range), "latin1"),
 });
 
 export function clusterOf(member: ServedMember): Record<string, Method> {
   const members = (): messages.MemberMessage[] =>
     member.cluster.hosts.map((host, index) => ({
-      ...{ memberId: member.idOf(index), name: member.cluster.names[index]! },
+      memberId: member.idOf(index),
+      name: member.cluster.names[index]!,
       // Where nobody listens: the members need no network.
-      ...{ peerUrls: [`http://127.0.0.1:${PEER_PORT + index}`], clientUrls: [`http://${host}`] },
+      peerUrls: [`http://127.0.0.1:${PEER_PORT + index}`],
+      clientUrls: [`http://${host}`],
     }));
   return {
     // The only header without a revision.
@@ -170,8 +170,12 @@ export function maintenanceOf(member: ServedMember): Record<string, Method> {
     const applied = etcd.cluster?.members[index]!.applying.applied ?? Number(store.revision);
     return {
       version: VERSIONS[etcd.version],
-      ...{ dbSize: DB_BYTES, dbSizeInUse: DB_BYTES, raftIndex: applied, appliedIndex: applied },
-      ...{ leader: leader === undefined ? 0n : member.idOf(leader), raftTerm: member.header.raftTerm ?? 0n },
+      dbSize: DB_BYTES,
+      dbSizeInUse: DB_BYTES,
+      raftIndex: applied,
+      appliedIndex: applied,
+      leader: leader === undefined ? 0n : member.idOf(leader),
+      raftTerm: member.header.raftTerm ?? 0n,
       errors: [
         ...(leader === undefined ? [NO_LEADER.refused] : []),
         ...alarms().map(({ memberId }) => `memberID:${memberId} alarm:NOSPACE `),

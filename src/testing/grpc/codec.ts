@@ -26,7 +26,12 @@ export type Message<T extends object = object> = Readonly<Record<keyof NoInfer<T
 const DEEPEST = 2_000;
 
 const DEFAULTS: Readonly<Record<Scalar, unknown>> = {
-  ...{ int64: 0n, uint64: 0n, number: 0, bool: false, text: "", bytes: Buffer.alloc(0) },
+  int64: 0n,
+  uint64: 0n,
+  number: 0,
+  bool: false,
+  text: "",
+  bytes: Buffer.alloc(0),
 };
 
 /** A table as the reader needs it, made once. */

@@ -299,7 +299,7 @@ function answering<Request, Answer>(
       else out.end({ refused: String(error), code: INTERNAL });
     });
   };
-  // Its client has sent all that it sends: a call with a request goes on.
+  // The client has sent all that it sends: a call with a request goes on.
   const close = (): void => {
     if (!asked) out.end(NO_REQUEST);
   };

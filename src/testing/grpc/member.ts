@@ -55,7 +55,10 @@ export class ServedMember {
     done: Done<Result & { readonly header: HeaderMessage }>,
   ): void {
     const request: UnaryRequest = {
-      ...{ kind: "administer" as const, needs: needs ?? "root", isLocal, isOwn },
+      kind: "administer" as const,
+      needs: needs ?? "root",
+      isLocal,
+      isOwn,
       run: (auth) => run(auth) ?? {},
     };
     this.ask<WithHeader & Result>(
@@ -67,7 +70,10 @@ export class ServedMember {
 }
 
 export const headerOf = ({ clusterId, memberId, revision, raftTerm }: Header): HeaderMessage => ({
-  ...{ clusterId: BigInt(clusterId), memberId: BigInt(memberId), revision, raftTerm },
+  clusterId: BigInt(clusterId),
+  memberId: BigInt(memberId),
+  revision,
+  raftTerm,
 });
 
 /** What is made of an answer; a refusal stays one. */

@@ -336,7 +336,7 @@ export const USER_REQUEST: Message<UserRequest> = {
   password: [2, "text"],
   options: [3, () => USER_OPTIONS],
 };
-/** Of a user or of a role. */
+/** A request that names a user or a role. */
 export const NAME_REQUEST: Message<{ readonly name: string }> = { name: [1, "text"] };
 export const USER_ROLE_REQUEST: Message<{ readonly name: string; readonly role: string }> = {
   name: [1, "text"],

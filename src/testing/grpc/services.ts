@@ -114,7 +114,7 @@ type WatchDetails = Pick<messages.WatchCreation, "previous" | "fragment" | "filt
 
 const watchOf = (member: ServedMember): Method =>
   streaming(messages.WATCH_REQUEST, messages.WATCH_RESPONSE, (out, metadata) => {
-    /** Of the creations that are not answered yet, in order, and by the ID of the watch. */
+    /** The creations that are not answered yet, in order, and by the ID of the watch. */
     const asked: WatchDetails[] = [];
     const details = new Map<number, WatchDetails>();
     const take = (answer: WatchAnswer | Refusal): void => {
@@ -125,7 +125,7 @@ const watchOf = (member: ServedMember): Method =>
       for (const response of watchAnswers(member, answer, found)) out.answer(response);
     };
     const stream = member.etcd.members[member.index]!.watch(take, metadata);
-    // It goes on when the client sends no more.
+    // The stream goes on when the client sends no more.
     return duplex(stream, ({ create, cancel, progress }: messages.WatchMessage): WatchCommand | undefined => {
       if (cancel) return { cancel: Number(cancel.watchId) };
       if (create === undefined) return progress && { probe: true };

@@ -91,7 +91,7 @@ function parsed(command: AnyCommand, words: readonly string[]): ReturnType<typeo
       allowPositionals: true,
     });
   } catch (error) {
-    // Its first sentence says which flag is wrong; the others explain "--" to users of other programs.
+    // The error's first sentence says which flag is wrong; the others explain "--" to users of other programs.
     const [what = ""] = (error as Error).message.split(/\. |\n/);
     const [, unknown] = /^Unknown option '--([^']*)'/.exec(what) ?? [];
     const known = Object.keys({ ...COMMON_FLAGS, ...command.flags });

@@ -29,7 +29,9 @@ interface WordCommand {
 /** From the definitions that the program itself parses, so that both always agree. */
 export const wordsOf = (commands: readonly AnyCommand[]): WordCommand[] =>
   commands.map(({ name, summary, args, flags, takesCommand = false }) => ({
-    ...{ name, summary, takesCommand },
+    name,
+    summary,
+    takesCommand,
     words: choicesIn(args),
     flags: flagsOf({ ...flags, ...COMMON_FLAGS }),
   }));

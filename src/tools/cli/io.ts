@@ -86,7 +86,7 @@ export function cut(text: string, columns: number): string {
   return columns > 0 ? `${kept}…` : "";
 }
 
-/** Of the stream's terminal. Without one, and for a terminal that does not know its size, 80. */
+/** The columns of the stream's terminal. Without one, and for a terminal that does not know its size, 80. */
 export const columnsOf = ({ isTTY, columns }: Output): number => (isTTY && columns) || 80;
 
 const NARROW = /\p{Mn}|\p{Me}/u;
@@ -359,7 +359,10 @@ export const leaseJson = (leaseId: bigint): Pick<ContenderJson, "leaseId" | "lea
 export const contenderJson = (contender: Omit<Contender, "toJSON">): ContenderJson => {
   const { name, key, state, revision, leaseId, owner, since, value, ttlRemainingMs } = contender;
   return {
-    ...{ name, key, state, revision: revision.toString() },
+    name,
+    key,
+    state,
+    revision: revision.toString(),
     ...leaseJson(leaseId),
     ...(owner !== undefined && { owner }),
     ...(value !== undefined && { value }),

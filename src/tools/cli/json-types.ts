@@ -21,7 +21,7 @@ export interface ContenderJson {
   readonly owner?: string;
   /** ISO 8601: when it joined the queue, by its own clock. */
   readonly since?: string;
-  /** Of a leader or a candidate: what it has campaigned with or proclaimed, cut at 256 bytes. */
+  /** What a leader or a candidate has campaigned with or proclaimed, cut at 256 bytes. */
   readonly value?: string;
   /** What is left of its lease, and so until the place of a dead one is free; missing in `top`, in `ls` unless it is dead, and without a lease. */
   readonly ttlRemainingMs?: number;

@@ -104,7 +104,9 @@ const cells = ({ name, kind, holder, waiters }: LockSummary, now: number): strin
 ];
 
 const lockJson = ({ name, kind, holder, waiters }: LockSummary): LockJson => ({
-  ...{ name, kind, total: { waiters } },
+  name,
+  kind,
+  total: { waiters },
   holder: holder === undefined ? null : contenderJson(holder),
 });
 
@@ -136,7 +138,10 @@ export const show = command({
 });
 
 const queueJson = ({ name, kind, holders, waiters, total, revision }: QueueState): QueueJson => ({
-  ...{ name, kind, total, revision: revision.toString() },
+  name,
+  kind,
+  total,
+  revision: revision.toString(),
   holders: holders.map(contenderJson),
   waiters: waiters.map(contenderJson),
 });

@@ -22,7 +22,7 @@ interface Exchange {
 export interface CheckedPage {
   readonly prefix: string;
   readonly authorize: (request: IncomingMessage) => Promise<boolean>;
-  /** It ends with a slash. */
+  /** The path of the page, which ends with a slash. */
   readonly base: string;
   readonly hosts: readonly string[];
 }

@@ -27,7 +27,7 @@ export class Hub {
       if (name !== undefined) this.#details.get(name)?.changed();
     });
     this.#overview = new Overview(this.#rows, setting);
-    // It is opened for the first reader, and read by all.
+    // The source is opened for the first reader, and read by all.
     this.#source = inOwnContext(() => new BoardSource(setting, this.#rows));
   }
 
@@ -169,16 +169,14 @@ class Detail {
     const [history, perMinute] = [rows.history(name), rows.perMinute(name)];
     const { state, value } = typeof found === "string" ? { state: EMPTY, value: undefined } : found;
     return {
-      ...{
-        now,
-        name,
-        history,
-        perMinute,
-        countedSince,
-        kind: state.kind,
-        total: state.total,
-        value: value ?? null,
-      },
+      now,
+      name,
+      history,
+      perMinute,
+      countedSince,
+      kind: state.kind,
+      total: state.total,
+      value: value ?? null,
       holders: state.holders.map(personOf),
       waiters: state.waiters.map(personOf),
       problem: typeof found === "string" ? found : null,
@@ -198,7 +196,9 @@ const personOf = ({
   since,
   ttlRemainingMs,
 }: Contender): Person => ({
-  ...{ key: shortKey(key), owner: owner ?? value ?? null, revision: String(revision) },
+  key: shortKey(key),
+  owner: owner ?? value ?? null,
+  revision: String(revision),
   lease: leaseId.toString(16),
   since: since?.getTime() ?? null,
   ttlMs: ttlRemainingMs ?? null,

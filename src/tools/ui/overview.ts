@@ -70,7 +70,10 @@ class History {
     for (const [revision, { owner, value, key, since }] of present) {
       const joined = this.wasThere ? since?.getTime() : undefined;
       this.#holds.push({
-        ...{ holder: owner ?? value ?? key, revision, to: null, end: null },
+        holder: owner ?? value ?? key,
+        revision,
+        to: null,
+        end: null,
         from: Math.min(joined ?? nowMs, nowMs),
         fromIsJoin: joined !== undefined,
       });
@@ -125,7 +128,7 @@ export class Rows {
   answered: () => number | undefined = () => undefined;
   /** Since when hand-overs are counted: milliseconds since 1970. */
   readonly countedSince: number;
-  /** Of all names. */
+  /** The hand-overs of all names. */
   readonly #handOvers = new HandOvers();
 
   /** @param changed gets the name of each queue that has changed; undefined: only `problem` or `handOvers` has. */
@@ -172,7 +175,7 @@ export class Rows {
     return this.#kept.get(name)?.history.holds ?? [];
   }
 
-  /** Of one name, or of all. */
+  /** The hand-overs of one name, or of all. */
   perMinute(name?: string): PerMinute {
     const handOvers = name === undefined ? this.#handOvers : this.#kept.get(name)?.history.handOvers;
     return handOvers?.perMinute(this.clock.date().getTime()) ?? [];
@@ -180,7 +183,7 @@ export class Rows {
 
   /** @param handOvers all that the board has counted, of all names @param more of the same picture follows */
   changed(views: readonly QueueView[], handOvers: number, more = false): void {
-    // Of a queue that came and went between two looks, there is nothing else.
+    // Nothing else is known of a queue that came and went between two looks.
     if (handOvers !== this.#handOvers.total) this.onChange(undefined);
     this.#handOvers.count(handOvers, this.clock.date().getTime());
     for (const view of views) this.#put(view);
@@ -240,7 +243,12 @@ function rowOf({ name, kind, holders, waiters }: QueueView, history: History): R
   const [first] = holders;
   const isDelay = first?.isDelay ?? false;
   return {
-    ...{ name, kind, holders: holders.length, waiters, losses: history.losses, isDelay },
+    name,
+    kind,
+    holders: holders.length,
+    waiters,
+    losses: history.losses,
+    isDelay,
     holder: first ? (first.owner ?? first.value ?? first.key) : null,
     since: (first && (history.sinceOf(first.revision) ?? first.since?.getTime())) ?? null,
   };

@@ -25,7 +25,7 @@ export interface FullMessage {
   /** The rest follows at once, in events `change`. */
   readonly more: boolean;
   readonly prefix: string;
-  /** Of the etcd whose locks these are. */
+  /** The hosts of the etcd whose locks these are. */
   readonly hosts: readonly string[];
   /** Whether the viewer may release. */
   readonly release: boolean;
@@ -65,7 +65,7 @@ export interface Person {
   /** When it joined the queue, by its own clock. */
   readonly since: number | null;
   readonly ttlMs: number | null;
-  /** Of a holder: its client has died, and this is left of `releaseDelayMs`. */
+  /** Whether this is what a dead holder has left: its key stays while `releaseDelayMs` of its session runs. */
   readonly isDelay: boolean;
 }
 

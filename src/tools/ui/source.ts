@@ -20,7 +20,7 @@ export interface QueueView {
   readonly kind: QueueKind;
   /** Their keys as `shortKey` cuts them. */
   readonly holders: readonly (Pick<Contender, "key" | "owner" | "since" | "revision" | "value"> & {
-    /** Its client has died: what is left is the delay until the next one may hold. */
+    /** Whether the holder's client has died: what is left is the delay until the next one may hold. */
     readonly isDelay?: boolean;
   })[];
   readonly waiters: number;

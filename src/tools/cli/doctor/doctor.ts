@@ -81,7 +81,10 @@ function writeJson(stdout: Output, sections: readonly Section[], redact: Redact)
     for (const { check, mark, detail, hint, measured } of findings)
       stdout.write(
         json({
-          ...{ endpoint: endpoint ?? null, check, mark, message: redact(detail) },
+          endpoint: endpoint ?? null,
+          check,
+          mark,
+          message: redact(detail),
           ...(hint !== undefined && { hint: redact(hint) }),
           ...(measured && { measured }),
         } satisfies FindingJson),

@@ -23,7 +23,9 @@ export interface Finding {
 }
 
 export const ok = (check: string, detail: string, measured?: Measured): Finding => ({
-  ...{ check, mark: "ok", detail },
+  check,
+  mark: "ok",
+  detail,
   ...(measured && { measured: rounded(measured) }),
 });
 
@@ -37,11 +39,17 @@ export const rounded = (measured: Measured): Measured =>
   );
 
 export const warn = (check: string, detail: string, hint: string): Finding => ({
-  ...{ check, mark: "warn", detail, hint },
+  check,
+  mark: "warn",
+  detail,
+  hint,
 });
 
 export const fail = (check: string, detail: string, hint: string): Finding => ({
-  ...{ check, mark: "fail", detail, hint },
+  check,
+  mark: "fail",
+  detail,
+  hint,
 });
 
 export const skip = (check: string, detail: string): Finding => ({ check, mark: "skip", detail });

@@ -99,7 +99,10 @@ export function ask(
   const start = exam.clock.date().getTime();
   return limited(exam, (resolve, reject) => {
     const options = {
-      ...{ host: exam.hostname, port: exam.port, path, agent: false },
+      host: exam.hostname,
+      port: exam.port,
+      path,
+      agent: false,
       method: body === undefined ? "GET" : "POST",
       headers: token === undefined ? {} : { authorization: token },
     };

@@ -107,12 +107,10 @@ export function trialOf(exam: Exam): {
 } {
   const { host, credentials, auth, timeoutMs, ttlSeconds } = exam;
   const cluster = connect({
-    ...{
-      hosts: host,
-      ...(credentials && { credentials }),
-      ...(auth && { auth }),
-      requestTimeoutMs: timeoutMs,
-    },
+    hosts: host,
+    ...(credentials && { credentials }),
+    ...(auth && { auth }),
+    requestTimeoutMs: timeoutMs,
     session: { ttlSeconds, owner: "leasehold doctor" },
   });
   const mutex = new Mutex(cluster, `${exam.prefix}${exam.clock.randomId().toString(16)}`);
@@ -162,7 +160,7 @@ async function locks(trial: Trial): Promise<void> {
   const wait = { signal, timeoutMs: 2 * timeoutMs };
   const session = await cluster.session(wait);
   const renewals = countRenewals(exam, session);
-  // Its failure is reported below; the lock may fail before.
+  // The failure of the renewals is reported below; the lock may fail before.
   renewals.catch(() => undefined);
   const start = clock.monotonic();
   const lock = await mutex.lock(wait);

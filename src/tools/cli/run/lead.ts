@@ -74,7 +74,8 @@ async function leadUntilEnd(task: CommandTask, name: string, options: LeadOption
   };
   const signal = AbortSignal.any([stop.signal, signals.signal]);
   await leadElection(cluster, name, term, {
-    ...{ ...options, signal },
+    ...options,
+    signal,
     onRetry: (error, delayMs) => retries.failed(error, delayMs),
   });
   return code ?? signals.exitCode ?? EXIT.ok;

@@ -143,7 +143,9 @@ export class Guardian {
    */
   constructor(path: string | undefined, onEnd: (why: string) => void) {
     this.#shell = spawn("/bin/sh", ["-c", SCRIPT], {
-      ...{ detached: true, cwd: "/", stdio: ["pipe", "pipe", "ignore"] },
+      detached: true,
+      cwd: "/",
+      stdio: ["pipe", "pipe", "ignore"],
       env: { PATH: `${path ?? ""}:/usr/bin:/bin` },
     });
     const ended = (why: string): void => {
@@ -172,7 +174,7 @@ export class Guardian {
     this.#order("done");
     this.#shell.stdin?.end();
     this.#shell.unref();
-    // Its answer may still come, and is not waited for here.
+    // The guardian's answer may still come, and is not waited for here.
     (this.#shell.stdout as Socket | null)?.unref();
   }
 
@@ -252,7 +254,10 @@ function start(task: CommandTask, hold: Hold): { guardian: Guardian; group: Proc
 }
 
 const startedJson = ({ name, key, fence, leaseId }: HoldSnapshot, pid: number): StartedJson => ({
-  ...{ event: "started", name, key, pid },
+  event: "started",
+  name,
+  key,
+  pid,
   ...(fence !== undefined && { fence: fence.toString() }),
   ...leaseJson(leaseId),
 });

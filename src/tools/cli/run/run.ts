@@ -57,7 +57,7 @@ async function reportWaiting(
       const status = described(name, state, own);
       if (status && status.text !== last) reporter.status(status.text, status.json);
       last = status?.text ?? last;
-      // Of the states in the meantime, the loop gets the latest one only.
+      // The loop gets only the latest of the states in the meantime.
       if (status) await pause(systemClock, reporter.updates ? UPDATE_PAUSE_MS : LINE_PAUSE_MS, signal);
     }
   } catch {
@@ -122,7 +122,7 @@ async function whileReporting<T>(
 ): Promise<T> {
   const over = new AbortController();
   const retries = new Retries(reporter, name);
-  // Of all calls of this process, the program has one alone.
+  // The program makes one call only, so each message is about that one.
   const rejoins = (message: unknown): void => {
     const { error, delayMs } = message as RejoinMessage;
     if (isLeaseholdError(error)) retries.failed(error, delayMs);
@@ -278,7 +278,10 @@ function notRun(
   const hasFailed = run?.failed === true;
   const message = `slot ${slot} of ${name} ${TEXTS[hasFailed ? "failed" : reason]}${by}: not running the command`;
   const event: OnceJson = {
-    ...{ event: "once", name, slot, reason },
+    event: "once",
+    name,
+    slot,
+    reason,
     ...(run?.owner !== undefined && { owner: run.owner }),
     ...(run?.since !== undefined && { since: run.since.toISOString() }),
     ...(run && { failed: run.failed }),

@@ -89,7 +89,7 @@ function stateIn(group: number, pid: string): string[] {
     const [state = "", , pgrp] = text.slice(text.lastIndexOf(")") + 2).split(" ");
     return Number(pgrp) === group ? [state] : [];
   } catch {
-    // It has ended since.
+    // The process has ended since.
     return [];
   }
 }

@@ -126,7 +126,14 @@ function typed(view: View, key: Key): View {
 function stepOf({ name, text }: Key, height: number): number | undefined {
   const page = Math.max(1, height - 1);
   const steps: Readonly<Record<string, number>> = {
-    ...{ up: -1, down: 1, k: -1, j: 1, pageup: -page, pagedown: page, home: -Infinity, end: Infinity },
+    up: -1,
+    down: 1,
+    k: -1,
+    j: 1,
+    pageup: -page,
+    pagedown: page,
+    home: -Infinity,
+    end: Infinity,
   };
   return steps[name ?? ""] ?? steps[text ?? ""];
 }

@@ -138,9 +138,15 @@ class Live implements FeedView {
     const table = tableOf(board.queues(), { sort, filter, rates: this.#rates, now });
     this.#names = table.rows.map(({ queue }) => queue.name);
     return {
-      ...{ prefix, view: this.#view, table, contact, now, revision: board.revision },
+      prefix,
+      view: this.#view,
+      table,
+      contact,
+      now,
+      revision: board.revision,
       selected: selectedOf(this.#view, this.#names),
-      ...{ queue: this.#queue, freeIn: this.#freeIn },
+      queue: this.#queue,
+      freeIn: this.#freeIn,
       rate: this.#rates.perSecond(ALL, now.monotonic),
     };
   }
@@ -231,7 +237,8 @@ class JsonLines implements FeedView {
 
 const contactLine = ({ state, error }: Contact): string =>
   json({
-    ...{ event: "etcd", answers: state === "answers" },
+    event: "etcd",
+    answers: state === "answers",
     ...(error && { message: error.message }),
   } satisfies ContactJson);
 
@@ -245,7 +252,10 @@ function changeLine(board: Board, names: Iterable<string>): string {
 }
 
 const lockOf = ({ name, kind, holders, waiterCount, grants }: BoardQueue): LocksJson["locks"][number] => ({
-  ...{ name, kind, total: { holders: holders.length, waiters: waiterCount }, grants },
+  name,
+  kind,
+  total: { holders: holders.length, waiters: waiterCount },
+  grants,
   holders: holders.slice(0, MAX_HOLDERS).map((entry) => contenderJson(entry.contenderIn(name, "holding"))),
 });
 

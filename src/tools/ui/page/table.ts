@@ -77,7 +77,7 @@ export class Table {
   readonly #lines = new Map<string, Line>();
   readonly #trend = new Trend();
   #page = 0;
-  /** Of the document, while the rows are not old. */
+  /** The title of the document, while the rows are not old. */
   title = document.title;
   current: string | undefined;
 

@@ -40,7 +40,7 @@ export function drawTimeline(svg: SVGSVGElement, history: readonly Past[], now: 
 function spanOf(history: readonly Past[], now: number): number {
   const oldest = Math.min(now, ...history.map(({ from }) => from));
   const seconds = SPANS.find((span) => span * 1000 >= now - oldest) ?? SPANS.at(-1) ?? 0;
-  // Of a long past, the latest holds matter.
+  // The latest holds of a long past matter.
   const latest = history.at(-6)?.from ?? oldest;
   const needed = SPANS.find((span) => span * 1000 >= now - latest) ?? seconds;
   return 1000 * Math.min(seconds, Math.max(needed, 60));

@@ -106,7 +106,7 @@ describe("where a place stands", () => {
     expect(positionOf(entry, { kvs: [mine], more: false })).toBe("first");
   });
 
-  test("is gone when it is not there, or its key is another place's by now", () => {
+  test("is gone when its key is missing, or belongs to another place by now", () => {
     expect(positionOf(entry, { kvs: [], more: false })).toBe("gone");
     expect(positionOf(entry, { kvs: [other(40n)], more: false })).toBe("gone");
     const later = keyValue({ key: entry.key, createRevision: 51n });

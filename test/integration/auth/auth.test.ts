@@ -83,7 +83,7 @@ describe("a user with a password", () => {
     expect(performance.now() - start).toBeLessThan(LIMIT.timeoutMs);
   });
 
-  test("is told which lock its role does not cover; what it holds and waits for is unharmed", async () => {
+  test("gets an error that names the lock outside its role; its holds and waits continue", async () => {
     await using cluster = connectAs();
     const session = await cluster.session();
     const held = await new Mutex(session, "jobs/held").lock();

@@ -42,7 +42,7 @@ describe("a certificate whose common name is a user of etcd", () => {
     expect(await keysIn("jobs/a")).toEqual([]);
   });
 
-  test("is refused what the role does not cover, while it holds what it does", async () => {
+  test("is refused a name outside its role, and keeps its lock of one inside", async () => {
     await using cluster = connectAs(WORKER.username);
     const lock = await new Mutex(cluster, "jobs/kept").lock();
 

@@ -28,7 +28,7 @@ beforeAll(async () => {
 afterAll(() => etcd.stop());
 
 describe("a user whose role covers one prefix", () => {
-  test("is served in order, and a wait that times out is told who holds and how many are ahead", async () => {
+  test("gets its locks in order; a timeout names the holder and the number ahead", async () => {
     await using cluster = connectAs();
     const name = "jobs/order";
     const sessions = await Promise.all(times(3, (i) => Session.open(cluster, { owner: `worker ${i}` })));
@@ -50,7 +50,7 @@ describe("a user whose role covers one prefix", () => {
     await expect.poll(() => etcd.keysIn(name)).toEqual([]);
   });
 
-  test("hears at once, holding or waiting, that somebody deleted the key", async () => {
+  test("learns at once, as holder or waiter, that its key was deleted", async () => {
     await using cluster = connectAs();
     const name = "jobs/deleted";
     const lock = await new Mutex(cluster, name).lock();

@@ -62,7 +62,7 @@ test("a command with another lease is left alone", async () => {
   other.kill("SIGKILL");
 });
 
-test("the end of the guardian is told, and the command runs on under its lock, also past the time of its last order", async () => {
+test("the end of the guardian is reported, and the command continues under its lock, also past the time of its last order", async () => {
   const name = "guardian/ended";
   const cli = startCli(["run", "--ttl", "4s", name, "--", "sh", "-c", "echo ready; read -r go"], {
     endpoints: etcd.endpoints.join(","),

@@ -174,7 +174,7 @@ describe("the wait for the lock", () => {
     expect(await new RwLock(cluster, "rw").tryWriteLock().then((lock) => lock?.release())).toBeUndefined();
   });
 
-  test("is told in lines, in JSON lines, and in one line of a terminal that the command's output replaces", async () => {
+  test("is reported in lines, in JSON lines, or in one line of a terminal that the command's output replaces", async () => {
     const mutex = new Mutex(cluster, "told");
     const lock = await mutex.lock();
     const plain = start(["told", ...script("echo started")]);

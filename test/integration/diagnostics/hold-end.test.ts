@@ -224,7 +224,7 @@ test("a Web Lock that ends with its callback, is stolen, or is left by its manag
   expect(of("left")).toEqual(["closed"]);
 });
 
-test("what is granted after its caller gave up is no hold, so it has no end", async () => {
+test("a lock that is granted after its caller gave up has no end event", async () => {
   using ends = new Published<HoldEndMessage>(holdEndChannel);
   await using proxy = await startTcpProxy({ port: two.etcd.member.clientPort });
   await using cluster = connect({ hosts: proxy.endpoint });

@@ -106,7 +106,7 @@ describe("a candidate", () => {
   });
 
   // A request of its own that a proxy has repeated looks the same; and there is one living process per lease.
-  test("takes a key of its own lease with its own value for its own", async () => {
+  test("recognizes its own key by its lease and its value", async () => {
     const name = "elect/same-lease";
     const { leaseId } = two.session;
     const key = `${name}/${leaseId.toString(16)}`;
@@ -160,7 +160,7 @@ describe("a leader", () => {
     expect(await reasonOf(leadership.proclaim("5"))).toMatchObject({ code: "LOCK_RELEASED" });
   });
 
-  test("is told at once when somebody deletes its key, though its term has only begun and its lease lives", async () => {
+  test("learns at once that its key was deleted, even early in its term and while its lease lives", async () => {
     const leadership = await new Election(two.session, "lead/deleted").campaign("x");
 
     await deleteKey(leadership.key);
@@ -171,7 +171,7 @@ describe("a leader", () => {
     expect(await reasonOf(leadership.resign())).toBe(leadership.signal.reason);
   });
 
-  test("whose session is revoked is told so, and proclaims nothing more", async () => {
+  test("whose session is revoked learns of it, and can proclaim nothing more", async () => {
     await using cluster = connect({ hosts: two.etcd.endpoints });
     const session = await Session.open(cluster, { ttlSeconds: 3 });
     const leadership = await new Election(session, "lead/revoked").campaign("x");

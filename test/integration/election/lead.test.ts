@@ -132,7 +132,7 @@ describe("a service that leads", () => {
     expect(await places(name)).toEqual([]);
   });
 
-  test("fails with what its work throws, when it has resigned, also after a stop", async () => {
+  test("rejects with the error of its work after it has resigned, also after a stop", async () => {
     for (const stopped of [false, true]) {
       const name = `lead/throws/${stopped}`;
       await using it = service(name);
@@ -148,7 +148,7 @@ describe("a service that leads", () => {
     }
   });
 
-  test("fails with what its work throws before it returns a promise", async () => {
+  test("rejects with an error that its work throws synchronously", async () => {
     const failure = new Error("at once");
     const work = () => {
       throw failure;
@@ -274,7 +274,7 @@ describe("a service that does not lead", () => {
     expect(await places(name)).toEqual([]);
   });
 
-  test("goes on trying while etcd is away", async () => {
+  test("keeps trying while etcd does not answer", async () => {
     const name = "lead/away";
     await using proxy = await startTcpProxy({ port: two.etcd.member.clientPort });
     await proxy.mode("refuse");
@@ -329,7 +329,7 @@ describe("a service that does not lead", () => {
     await expect(it.done).resolves.toBeUndefined();
   });
 
-  test("rejects with what its work throws while its cluster drains", async () => {
+  test("rejects with the error of its work while its cluster drains", async () => {
     const cluster = connect({ hosts: two.etcd.endpoints });
     const failure = new Error("the work's own");
     const stopped = reasonOf(
@@ -378,7 +378,7 @@ describe("`onLeader`", () => {
     },
   );
 
-  test("hears of every leader and vacancy, also of others", async () => {
+  test("gets every leader and every vacancy, not only its own", async () => {
     const name = "lead/hears";
     const heard: (string | undefined)[] = [];
     const rival = await new Election(two.session, name).campaign("rival");

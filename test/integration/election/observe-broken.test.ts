@@ -65,7 +65,7 @@ async function contest(name: string, terms: number, changed: () => void): Promis
 }
 
 describe("an observer whose line breaks", () => {
-  test("is told of every change, in order and once, though the line is cut again and again", async () => {
+  test("yields every change once and in order, although the connection breaks again and again", async () => {
     const name = "broken/again";
     await using observer = await observing(name);
     const { proxy, raw, told } = observer;
@@ -82,7 +82,7 @@ describe("an observer whose line breaks", () => {
     await last.resign();
   });
 
-  test("is told of all that happened in an outage", async () => {
+  test("yields everything that happened during an outage", async () => {
     const name = "broken/outage";
     const leadership = await new Election(two.session, name).campaign("v0");
     await using observer = await observing(name);
@@ -102,7 +102,7 @@ describe("an observer whose line breaks", () => {
     await next.resign();
   });
 
-  test("is told nothing when nothing has changed meanwhile", async () => {
+  test("yields nothing when nothing has changed meanwhile", async () => {
     const name = "broken/nothing";
     const leadership = await new Election(two.session, name).campaign("v0");
     await using observer = await observing(name);
@@ -118,7 +118,7 @@ describe("an observer whose line breaks", () => {
     await leadership.resign();
   });
 
-  test("is told of the present state where etcd has forgotten all it has missed", async () => {
+  test("yields the current state when etcd has compacted what it missed", async () => {
     const name = "broken/forgotten";
     const leadership = await new Election(two.session, name).campaign("v0");
     await using observer = await observing(name);
@@ -142,7 +142,7 @@ describe("an observer whose line breaks", () => {
   });
 });
 
-test("`onLeader` hears of all that happened in an outage", async () => {
+test("`onLeader` gets everything that happened during an outage", async () => {
   const name = "broken/lead";
   const rival = await new Election(two.session, name).campaign("v0");
   await using proxy = await startTcpProxy({ port: two.etcd.member.clientPort });

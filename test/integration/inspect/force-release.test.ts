@@ -24,7 +24,7 @@ const holderOf = async (name: string): Promise<Contender> => {
 };
 
 describe("forceRelease()", () => {
-  test("ends the hold of a holder, who is told, and the next one holds", async () => {
+  test("ends the hold, notifies its holder, and the next waiter holds", async () => {
     const name = "force/holder";
     const lock = await new Mutex(two.holder, name).lock();
     const next = new Mutex(two.session, name).lock();

@@ -149,7 +149,7 @@ describe("a context in which a name was held", () => {
     expect(reason).toMatchObject({ code: "LOCK_LOST", lockName: name });
   });
 
-  test("is not that of a handle from lock(): whoever gives locks away by hand may wait", async () => {
+  test("is not tracked for a handle from lock(), which may be given away", async () => {
     const name = "by-hand";
     const lock = await mutex(name).lock();
     const waiting = mutex(name).lock(LIMIT);
@@ -160,7 +160,7 @@ describe("a context in which a name was held", () => {
     await (await waiting).release();
   });
 
-  test("is not that of its caller", async () => {
+  test("does not extend to the caller's context", async () => {
     const name = "caller";
 
     const inside = mutex(name).withLock(() => tick());

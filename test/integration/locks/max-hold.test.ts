@@ -134,7 +134,7 @@ describe("withLock with maxHoldMs", () => {
     expect(await new Mutex(session, "errors", { maxHoldMs: 3_600_000 }).withLock(() => "done")).toBe("done");
   });
 
-  test("ends neither the session nor its other holds", async () => {
+  test("ends only this hold: the session and its other holds continue", async () => {
     const unlimited = await new Mutex(session, "unlimited").lock();
     const limited = await new Mutex(session, "limited", { maxHoldMs: 1, maxHoldGraceMs: 0 }).lock();
 

@@ -63,7 +63,7 @@ describe.concurrent.each(titled(SUBJECTS))("a wait for %s", { timeout: 40_000 },
     }
   });
 
-  test("that is aborted as it is granted, or before its request is answered, gives back what it got", async () => {
+  test("that is aborted as it is granted, or before its request is answered, releases the lock", async () => {
     const name = nameOf("abort-race", subject);
     const blocker = await block(two.holder, name);
     const give = async (turn: () => Promise<unknown>) => {
@@ -148,7 +148,7 @@ describe.concurrent.each(titled(SUBJECTS))("a wait for %s", { timeout: 40_000 },
     expect(await left(subject, name)).toEqual([]);
   });
 
-  test("rejects with the loss of its session, which is nobody's turn; the next call uses the cluster's next session", async ({
+  test("rejects when its session is lost; the next call uses the cluster's next session", async ({
     expect,
   }) => {
     const name = nameOf("revoked", subject);
@@ -309,7 +309,7 @@ describe.each(titled(SUBJECTS))("a call for %s", (_, subject) => {
 describe.each(titled(tried))("a try for %s", (_, subject) => {
   const { block, tryTake, release } = subject;
 
-  test("gets it when nobody is there, also right after a release, and undefined without a trace when somebody is", async () => {
+  test("gets a free lock, also right after a release; returns undefined and leaves no key when the lock is taken", async () => {
     const name = nameOf("try", subject);
     const blocker = await block(two.holder, name);
     const before = await revision();
@@ -331,7 +331,7 @@ describe.each(titled(tried))("a try for %s", (_, subject) => {
 describe.each(titled(tried.filter((each) => alone.includes(each))))("a try for %s", (_, subject) => {
   const { tryTake, release } = subject;
 
-  test("by many at once gets it once", async () => {
+  test("made many times at once gets the lock once", async () => {
     const name = nameOf("try-many", subject);
 
     const holds = await Promise.all(
@@ -450,7 +450,7 @@ describe("a LockTimeoutError", () => {
     await lock.release();
   });
 
-  test("names the key of a holder that is no leasehold's", async () => {
+  test("names the key of a holder of another client", async () => {
     const name = "timeout/foreign";
     await putKey(`${name}/1234`, "");
 

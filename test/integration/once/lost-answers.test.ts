@@ -103,7 +103,7 @@ describe.concurrent("a session that ends", () => {
     expect(await call("ends/unclaimed")).toEqual({ ran: true, value: "ran" });
   });
 
-  test("after its claim is executed, and before its work began, has lost the slot, which others are told", async ({
+  test("after its claim and before its work has lost the slot, which later callers learn", async ({
     expect,
   }) => {
     expect(await endedAt('"state":"started"', "drop-answer", "ends/claimed")).toMatchObject({
@@ -115,7 +115,7 @@ describe.concurrent("a session that ends", () => {
     expect(await call("ends/claimed", { rerun: "if_lost" })).toMatchObject({ reason: "done" });
   });
 
-  test("between its work and the mark has lost the slot, which others are told", async ({ expect }) => {
+  test("between its work and the mark has lost the slot, which later callers learn", async ({ expect }) => {
     expect(await endedAt('"state":"done"', "drop-request", "ends/unmarked")).toMatchObject({
       runs: 1,
       error: LOST,
@@ -124,9 +124,7 @@ describe.concurrent("a session that ends", () => {
     expect(await call("ends/unmarked", { rerun: "if_lost" })).toEqual({ ran: true, value: "ran" });
   });
 
-  test("after the mark of its run was put has run the slot, whatever its caller hears", async ({
-    expect,
-  }) => {
+  test("after the mark of its run was put has run the slot, whatever its caller gets", async ({ expect }) => {
     expect(await endedAt('"state":"done"', "drop-answer", "ends/marked")).toMatchObject({ runs: 1 });
     expect(await call("ends/marked", { rerun: "if_lost" })).toMatchObject({ ran: false, reason: "done" });
   });

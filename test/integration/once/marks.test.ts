@@ -32,7 +32,7 @@ const keysUnder = async (prefix: string) =>
 const put = (key: string, value: string) => etcd.etcdctl(["put", key, value]);
 
 describe("marks of a cluster with a prefix", () => {
-  test("are not under the prefix: nobody's lock of the prefix's own name waits for them", async () => {
+  test("are outside the prefix, so a lock with the prefix's own name does not wait for them", async () => {
     await using eu = connect({ hosts: etcd.endpoints, prefix: "eu/" });
     expect(await once(eu, "jobs", SLOT, () => "ran")).toEqual({ ran: true, value: "ran" });
     await expect.poll(() => placesOf(etcd.member, "eu/jobs")).toEqual([]);

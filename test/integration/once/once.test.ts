@@ -222,7 +222,7 @@ describe('once with ifHeld: "skip"', () => {
     expect(await again()).toMatchObject({ reason: "done" });
   });
 
-  test("ends after timeoutMs while etcd does not answer, with an error that is none of a lock", async () => {
+  test("ends after timeoutMs with EtcdUnavailableError while etcd does not answer", async () => {
     two.etcd.member.pause();
     const called = reasonOf(once(two.session, "skips-frozen", 1, never, { ...skip, timeoutMs: 200 }));
     const error = await called;
@@ -247,7 +247,7 @@ describe("a run that is lost in the middle", () => {
     return running;
   }
 
-  test("rejects, and is told to callers that never run a slot again", async () => {
+  test("rejects, and later callers that never rerun a slot learn of it", async () => {
     expect(await reasonOf(lostRun("lost"))).toMatchObject({ code: "LOCK_LOST", loss: "deleted" });
 
     const told = await once(two.session, "lost", 1, never);

@@ -39,7 +39,7 @@ describe.concurrent("a lost lock", { timeout: 40_000 }, () => {
     server[Symbol.dispose]();
   });
 
-  test("is told as revoked when its lease is revoked", async ({ expect }) => {
+  test("is lost as revoked when its lease is revoked", async ({ expect }) => {
     await using crew = new Crew();
     const { holder, leaseId, gone, next, server } = await contend(crew, etcd, "revoked");
 
@@ -59,9 +59,7 @@ describe.concurrent("a lost lock", { timeout: 40_000 }, () => {
     server[Symbol.dispose]();
   });
 
-  test("is told as deleted within a fraction of the TTL when somebody deletes its key", async ({
-    expect,
-  }) => {
+  test("is lost as deleted within a fraction of the TTL when its key is deleted", async ({ expect }) => {
     await using crew = new Crew();
     const { holder, lock, gone, next, server } = await contend(crew, etcd, "deleted");
 

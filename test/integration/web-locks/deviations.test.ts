@@ -58,7 +58,7 @@ describe("a lock that is lost with its lease", () => {
     expect(ran).toBe(true);
   });
 
-  test("is lost to a callback that fails afterwards, too, whose failure is nobody's unhandled rejection", async () => {
+  test("ends the request even if the callback fails afterwards, without an unhandled rejection", async () => {
     const unhandled: unknown[] = [];
     const listen = (reason: unknown) => unhandled.push(reason);
     process.on("unhandledRejection", listen);
@@ -127,7 +127,7 @@ describe.concurrent("a process that ends", () => {
     expect((await placesOf(two.etcd.member, "web-locks")).map(({ key }) => key)).not.toContain(child.key);
   });
 
-  test("can be stolen from before that: it is told, and its callback runs on", async ({ expect }) => {
+  test("can be stolen from before that: its signal and its request abort", async ({ expect }) => {
     await using child = await holder("stolen");
     const messages: unknown[] = [];
     child.on("message", (message) => messages.push(message));
@@ -143,7 +143,7 @@ describe.concurrent("a process that ends", () => {
 describe.concurrent("an etcd that does not answer", () => {
   // Less than two of the 10 s that opening a session may take: requests do not wait for each other.
   test(
-    "is told by EtcdUnavailableError, which is no DOMException, when no session can be opened",
+    "rejects with EtcdUnavailableError, not with a DOMException, when no session can be opened",
     { timeout: 15_000 },
     async ({ expect }) => {
       await using cluster = connect({ hosts: "127.0.0.1:1", requestTimeoutMs: 100 });
@@ -159,7 +159,7 @@ describe.concurrent("an etcd that does not answer", () => {
     },
   );
 
-  test("is told by EtcdRefusedError, which is no DOMException, when etcd says no", async ({
+  test("rejects with EtcdRefusedError, not with a DOMException, when etcd refuses", async ({
     expect,
     onTestFinished,
   }) => {

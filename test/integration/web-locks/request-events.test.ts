@@ -190,7 +190,7 @@ describe("the channels locks.request.*", () => {
     expect(stolen.at(-1)).toEqual(end({ steal: true }));
   });
 
-  test("are told of a request whose name is too long by nothing: it never began", async () => {
+  test("have no event of a request whose name is too long: it never began", async () => {
     const long = "x".repeat(5000);
     const messages = await messagesDuring(long, (name, log) =>
       two.locks.request(name, () => undefined).catch((error: Error) => log(error.name)),

@@ -95,7 +95,7 @@ describe("a steal", () => {
     await Promise.all(all.map(expectRobbed));
   });
 
-  test("comes before everybody who waits; they go on waiting, those of one process in their order", async () => {
+  test("goes ahead of all waiters, which keep waiting, those of one process in order", async () => {
     const held = await holding(two.locks, "before");
     const order: string[] = [];
     const ask = (who: string) => two.locks.request("before", () => void order.push(who));

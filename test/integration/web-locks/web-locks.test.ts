@@ -129,7 +129,7 @@ describe("a lock", () => {
     expect(await writer).toBe("alone");
   });
 
-  test("is that of an RwLock, so that other parts of a program can use it, too", async () => {
+  test("shares its queue with an RwLock, so that other parts of a program can use it, too", async () => {
     const name = `web-locks/${Buffer.from("jobs", "utf16le").toString("base64url")}`;
     const lock = await new RwLock(two.otherCluster, name).readLock();
 

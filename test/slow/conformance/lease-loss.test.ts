@@ -55,7 +55,7 @@ describe.concurrent("a lock", () => {
     },
   );
 
-  test("is told as revoked, not as expired, when its lease was revoked while its client was cut off", async ({
+  test("is lost as revoked, not as expired, when its lease was revoked while its client was cut off", async ({
     expect,
   }) => {
     await using proxy = await startTcpProxy({ port: etcd.member.clientPort });

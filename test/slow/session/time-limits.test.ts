@@ -79,7 +79,7 @@ describe.concurrent("a time limit that ends before the first session is open", {
     expect([...members.values()].map(({ message }) => message)).not.toContain("no answer yet");
   });
 
-  test("is no timeout of a lock for who only tries, or opens a session", async ({ expect }) => {
+  test("ends a tryLock, or the opening of a session, with EtcdUnavailableError", async ({ expect }) => {
     await using etcd = await startEtcd();
     await using slow = await startTcpProxy({ port: etcd.member.clientPort });
     slow.delay(300);

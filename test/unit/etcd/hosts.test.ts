@@ -197,7 +197,7 @@ test("a host that asks for fewer pings gets fewer, down to one in five minutes",
 describe("the identity of the etcd cluster", () => {
   const header = (clusterId: string) => ({ ...HEADER, clusterId });
 
-  test("is that of the first host that answers; another one is refused, naming both", () => {
+  test("is the one of the first host that answers; a host of another cluster is refused, and the error names both", () => {
     hosts.check("a:1", header("10"));
 
     expect(() => hosts.check("b:1", header("11"))).toThrow(MemberRefusedError);
@@ -240,7 +240,7 @@ describe("the identity of the etcd cluster", () => {
     expect(hosts.knows("x:1")).toBe(true);
   });
 
-  test("is asked of the next host whose cluster is not known", () => {
+  test("is read from the next host whose cluster is not known", () => {
     hosts.hostInUse = "b:1";
     expect(hosts.second).toBe("c:1");
     hosts.check("c:1", header("10"));

@@ -460,7 +460,7 @@ describe("an answer of an older raft term than a quorum has shown", () => {
     expect(accepted).toHaveLength(1);
   });
 
-  test("is one whose term is lower: the same term counts", async () => {
+  test("does not count if its term is lower; the same term counts", async () => {
     const { accepted, old } = await deposed(7n);
 
     expect(accepted).toHaveLength(1);

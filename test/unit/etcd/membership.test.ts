@@ -35,7 +35,7 @@ function follow(given: object = { hosts: A }) {
 }
 
 describe("etcd's list of its members", () => {
-  test("is asked for once for each connection, and every 10 s while it lasts", async () => {
+  test("is read once for each connection, and every 10 s while it lasts", async () => {
     answer = () => listed([["http://b:2379"]]);
     const membership = follow();
     const first = member();

@@ -40,7 +40,7 @@ describe("retry", () => {
     expect([random.mock.calls, after.mock.calls]).toEqual([[], []]);
   });
 
-  test("repeats what may pass, with growing pauses, and ends with what will not", async () => {
+  test("repeats after transient failures, with growing pauses, and rejects with a lasting one", async () => {
     const clock = new FakeClock();
     const attempts: number[] = [];
     const attempt = () => {

@@ -146,7 +146,7 @@ describe("the kind of a queue", () => {
     expect(kind(key, value, 0n)).toBe("unknown");
   });
 
-  test("is that of the oldest entry that shows it, and unknown without values", () => {
+  test("is taken from the oldest entry that shows it, and is unknown without values", () => {
     const { kvs } = queueOf([{ key: "jobs/config", value: "" }, { mode: permit(2) }, { mode: exclusive }]);
 
     expect(kindOf(kvs)).toBe("semaphore");

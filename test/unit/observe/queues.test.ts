@@ -168,7 +168,7 @@ function run(world: World, step: Step): void {
 }
 
 describe("the queues of a board", () => {
-  test("are what all keys show, after each revision of any keys", () => {
+  test("equal what all keys show, after each revision of any keys", () => {
     const revisions = fc.array(fc.array(step, { minLength: 1, maxLength: 4 }), {
       minLength: 1,
       maxLength: 40,
@@ -337,7 +337,7 @@ describe("changes that arrive together", () => {
     for (const { size, revision } of told) expect(BigInt(size)).toBe(3n * revision);
   });
 
-  test("are told from time to time, while others go on arriving", () => {
+  test("are reported from time to time while others keep arriving", () => {
     expect(toldOf(6_000).told.length).toBeGreaterThan(1);
   });
 });

@@ -625,7 +625,7 @@ describe("a fault of one client", () => {
     },
   );
 
-  it("heal: it goes on with a new session", async () => {
+  it("heal: the client continues with a new session", async () => {
     const { etcd, first, second, lock, next } = await contenders();
     const before = (await first.session()).leaseId;
     await etcd.client(first).cut();
@@ -671,7 +671,7 @@ describe("a fault of one client", () => {
     expect(lock.held).toBe(true);
   });
 
-  it("crash: the lock stays in etcd for the TTL, without a word of the client, and then the other one gets it", async () => {
+  it("crash: the lock stays in etcd for the TTL, and then the other client gets it", async () => {
     const { etcd, first, second, lock, next, heldThen } = await contenders();
     const waiting = new Mutex(first, "b").lock();
     await (await waiting).release();

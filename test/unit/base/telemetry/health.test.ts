@@ -64,7 +64,7 @@ describe("the health of a cluster", () => {
     expect(health({ standing, closed: true })).toMatchObject({ ok: false, state: "closed" });
   });
 
-  test("is that of the session with the nearest deadline while there is no standing one", () => {
+  test("is taken from the session with the nearest deadline while there is no standing one", () => {
     const sessions = [session("live", 9000), session("jeopardy", 4000)];
 
     expect(health({ sessions: [session("live", 9000)] })).toMatchObject({

@@ -65,7 +65,7 @@ describe("the line about a wait", () => {
     expect(world.lines.all[0]).toMatch(/4 ahead; 499 more calls of this process also waiting$/);
   });
 
-  test("goes by the call that waits longest: a busy lock whose waits are short has none", async () => {
+  test("is written for the longest waiting call only: short waits for a busy lock have no line", async () => {
     let last = world.begin(world.call("orders/17"));
     for (let n = 0; n < 20; n++) {
       const next = world.begin(world.call("orders/17"));

@@ -92,7 +92,7 @@ describe("a connection that TLS does not open", () => {
     expect(failure).toMatchObject({ inDoubt: false, reason: "tls", host: "a:1", message: details });
   });
 
-  test("is not what a refused connection is", () => {
+  test("is not reported as a refused connection", () => {
     expect(certificateFailure("connect ECONNREFUSED 127.0.0.1:1", "a:1")).toBeUndefined();
   });
 });

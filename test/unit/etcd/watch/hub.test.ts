@@ -108,7 +108,7 @@ describe("the watch stream", () => {
     expect(told).toEqual(["k1 created 101"]);
   });
 
-  test("that breaks is told to every owner; what they watch anew goes out together on the next member", () => {
+  test("that breaks notifies every owner; their new watches go out together on the next member", () => {
     const cluster = new FakeCluster();
     const interrupted: string[] = [];
     const again = (key: string) => {

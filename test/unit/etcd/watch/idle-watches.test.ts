@@ -49,7 +49,7 @@ class Watching {
 }
 
 describe("a watch that nobody needs at the moment", () => {
-  test("serves who watches the same key next: nothing is asked of etcd", () => {
+  test("is reused by the next waiter for the same key, without a request", () => {
     const watching = new Watching();
     const parked = watching.parked("a");
 
@@ -72,7 +72,7 @@ describe("a watch that nobody needs at the moment", () => {
     expect(watching.told).toEqual([]);
   });
 
-  test("does not serve who must hear of what was before it", () => {
+  test("is not reused by a waiter that needs events from before its creation", () => {
     const watching = new Watching();
     watching.parked("a");
 
@@ -81,7 +81,7 @@ describe("a watch that nobody needs at the moment", () => {
     expect(watching.created).toEqual(["a", "a"]);
   });
 
-  test("does not serve who does not ask for it, and nobody else's key", () => {
+  test("is reused only by a waiter that asks for it, and only for its own key", () => {
     const watching = new Watching();
     watching.parked("\ufffd");
 
@@ -114,7 +114,7 @@ describe("a watch that nobody needs at the moment", () => {
     expect(watching.stream.cancels).toEqual([first.id, second.id]);
   });
 
-  test("is cancelled when its key goes on without us: at the second event", () => {
+  test("is cancelled at the second event of its key", () => {
     const watching = new Watching();
     const parked = watching.parked("a");
 
@@ -145,7 +145,7 @@ describe("a watch that nobody needs at the moment", () => {
     expect(watching.told).toEqual([]);
   });
 
-  test("does not serve an owner that is told of the stream's end before it is", () => {
+  test("is not reused by an owner that learns of the end of the stream first", () => {
     const watching = new Watching();
     const hub = watching.cluster.services.watches;
     const again = { created: () => {}, events: () => {}, interrupted: () => {}, refused: () => {} };

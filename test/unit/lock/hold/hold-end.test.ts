@@ -129,7 +129,7 @@ describe("a loss that nothing reports", () => {
     expect(warnings).toEqual([]);
   });
 
-  test("is none if its own process closes the session, or somebody subscribes to the ends of holds", async () => {
+  test("has no warning if its own process closes the session, or somebody subscribes to the ends of holds", async () => {
     const [closed, subscribed] = [lost(), lost()];
     closed.lease.close(0).catch(() => undefined);
     await emitted();

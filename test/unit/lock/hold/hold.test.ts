@@ -157,7 +157,7 @@ describe("release", () => {
     });
   });
 
-  test("tells of the loss that the signal has told when the key was found gone, though not yet why, and deletes nothing", async () => {
+  test("rejects with the loss that the signal has, although its cause is not known yet, and deletes nothing", async () => {
     const { cluster, clock, lock, lease, answerRead } = holding();
     clock.advance(1001);
     cluster.member.watches[0]!.created(lock.key, 90n);
@@ -185,7 +185,7 @@ describe("release", () => {
     return { lease, released, stream: cluster.member.keepalives.at(-1)! };
   }
 
-  test("tells of the loss when the key is gone while the lease lives: somebody deleted it", async () => {
+  test("rejects with the loss when the key was deleted while the lease lives", async () => {
     const { stream, released } = await foundGone();
 
     stream.answer(LEASE_ID, TTL_SECONDS);
@@ -193,7 +193,7 @@ describe("release", () => {
     await expect(released).rejects.toMatchObject({ code: "LOCK_LOST", loss: "deleted" });
   });
 
-  test("is no loss then where requests are sent twice: the first of two may have deleted it", async () => {
+  test("resolves then where requests are sent twice: the first of the two may have deleted the key", async () => {
     const { stream, released, lease } = await foundGone();
     lease.services.path.requestsAreRepeated = true;
 
@@ -202,7 +202,7 @@ describe("release", () => {
     await expect(released).resolves.toBeUndefined();
   });
 
-  test("tells of the loss when the key is gone together with its lease", async () => {
+  test("rejects with the loss when the key is gone together with its lease", async () => {
     const { stream, released, lease } = await foundGone();
 
     stream.answer(LEASE_ID, 0);
@@ -214,7 +214,7 @@ describe("release", () => {
     });
   });
 
-  test("tells of the loss when the key is gone and nobody says whether the lease is", async () => {
+  test("rejects with the loss when the key is gone and the state of the lease is unknown", async () => {
     const { cluster, clock, lock } = holding();
     const released = lock.release();
     await settle();
@@ -226,7 +226,7 @@ describe("release", () => {
     await expect(released).rejects.toMatchObject({ code: "LOCK_LOST", loss: "deleted" });
   });
 
-  test("is no loss when the key is gone after an attempt whose answer was lost: that one deleted it", async () => {
+  test("resolves when the key is gone after an attempt whose answer was lost: that attempt deleted it", async () => {
     const { cluster, clock, lock } = holding();
 
     const released = lock.release();

@@ -73,7 +73,7 @@ describe("a reader", () => {
     expect(reader.isFirst(mine, [told([]), told([]), told([])])).toBe(false);
   });
 
-  test("follows the last of its session that is no reader, else the first reader that waits for the same as itself", () => {
+  test("follows the last entry of its session that is no reader, or else the first reader that waits for the same entry", () => {
     const waitingFor = (revision: bigint, joinedBehind: bigint, held = false) => {
       const entry = placeAt(revision, reader, held);
       entry.foundBefore(joinedBehind);
@@ -153,7 +153,7 @@ describe("a permit", () => {
     expect(targetOf(position)).toMatchObject({ key: "jobs/" });
   });
 
-  test("watches all holders behind somebody who never says that his turn has come", () => {
+  test("watches all holders when the waiter ahead never announces its turn", () => {
     expect(targetOf(read(other(30n), other(20n, 2), other(10n, 2)))).toMatchObject({ key: "jobs/" });
   });
 

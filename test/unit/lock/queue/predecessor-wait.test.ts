@@ -97,7 +97,7 @@ describe("a waiter", () => {
     },
   );
 
-  test("is told that its place is gone when the read does not find it", async () => {
+  test("reports that its place is gone when the read does not find it", async () => {
     const waiter = new WaitingTurn({ ahead: 1 });
     await waiter.watched();
 
@@ -106,7 +106,7 @@ describe("a waiter", () => {
     expect(waiter.told).toEqual(["gone"]);
   });
 
-  test("is told that its place is gone when its key is deleted", async () => {
+  test("reports that its place is gone when its key is deleted", async () => {
     const waiter = new WaitingTurn({ ahead: 1 });
     await waiter.watched();
 
@@ -263,7 +263,7 @@ describe("a waiter", () => {
     expect(waiter.told).toEqual(["granted"]);
   });
 
-  test("hears nothing more when it is stopped, and leaves no watch and no timer", async () => {
+  test("gets no more events when it is stopped, and leaves no watch and no timer", async () => {
     const waiter = new WaitingTurn({ ahead: 1, holder: true });
     await waiter.watched();
 
@@ -313,7 +313,7 @@ describe("a waiter whose predecessor is the holder", () => {
     expect(waiter.reads).toHaveLength(1);
   });
 
-  test("is told nothing by the deletion of another key between the two", async () => {
+  test("ignores the deletion of another key between the two", async () => {
     const waiter = await next();
 
     await waiter.deleted(45n, WATCHED + 1n);

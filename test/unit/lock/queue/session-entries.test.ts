@@ -32,7 +32,7 @@ describe("the keys of a session's places under one name", () => {
     expect([places.make().n, places.make().n]).toEqual([2, 4]);
   });
 
-  test("are never those of a place that is there, in doubt, or was adopted", () => {
+  test("are never taken from a place that exists, is in doubt, or was adopted", () => {
     const places = own();
     const doubtful = places.make();
     doubtful.attemptUnanswered();
@@ -44,7 +44,7 @@ describe("the keys of a session's places under one name", () => {
     expect(numbers).toEqual([2, 4, 5]);
   });
 
-  test("are given back once, however often their end is told", () => {
+  test("are freed once, however often their end is reported", () => {
     const places = own();
     const entry = joined(places, 5n);
 

@@ -70,7 +70,7 @@ describe("a waiter that waits for the same place as the last time", () => {
     expect([again.newCreates(), again.newReads()]).toEqual([0, 1]);
   });
 
-  test("is told that its place is gone when one revision deletes both, though the watch is reused", async () => {
+  test("reports that its place is gone when one revision deletes both keys, although the watch is reused", async () => {
     const again = await waitingAgain();
 
     again.stream.deleted([placeKey(BELOW), again.key], 95n);

@@ -47,7 +47,7 @@ describe("when a waiter reads", () => {
     expect(waiter.reads).toHaveLength(1);
   });
 
-  test("is not at all with 64 ahead: its watches start right after its join and replay what it missed", async () => {
+  test("never with 64 ahead: its watches start right after its join and replay what it missed", async () => {
     const waiter = new WaitingTurn({ ahead: 64 });
 
     await waiter.watched();

@@ -25,7 +25,7 @@ function statesWhenTimersAre(earlyMs: number): string[] {
   return states;
 }
 
-test("jeopardy is told however early a timer fires", () => {
+test("jeopardy is published however early a timer fires", () => {
   // Around the millisecond by which a check is late on purpose.
   const early = Array.from({ length: 100 }, (_, i) => 0.7 + i / 100);
 

@@ -45,7 +45,7 @@ describe("a lease that is granted", () => {
     expect((await opened).remainingMs()).toBe(0.9 * TTL_MS - 300);
   });
 
-  test("so late that it is gone again is asked for once more", async () => {
+  test("so late that it has expired again is granted once more", async () => {
     const { cluster, clock, opened, answer, leaseId } = await opening();
 
     clock.advance(1500);

@@ -64,7 +64,7 @@ describe("leasehold.waiters", () => {
 });
 
 describe("leasehold.holds.active and leasehold.hold.duration", () => {
-  test("count what is held, and the seconds of what was", async () => {
+  test("count the current holds, and the seconds of ended ones", async () => {
     acquire(41n);
     acquire(42n);
     release(41n);

@@ -74,7 +74,7 @@ describe("a granted call", () => {
     expect([hold.startTime, hold.endTime, hold.events[0]?.time]).toEqual([at(20.5), at(1520.5), at(1520.5)]);
   });
 
-  test("says what it waited for, and what came of it, without the name", () => {
+  test("has the kind, the wait and the outcome in its span, but not the name", () => {
     startAcquire(acquireMessage())(granted(41n, { ahead: 3, waitedMs: 20.5 }));
     release(41n);
 
@@ -256,7 +256,7 @@ describe("disable()", () => {
 describe("an error in the SDK", () => {
   afterEach(() => diag.disable());
 
-  test("goes to the diagnostic logger, and never to the process", async () => {
+  test("is written to the diagnostic logger, and never reaches the process", async () => {
     const uncaught = vi.fn();
     process.on("uncaughtException", uncaught);
     const error = vi.fn(() => {

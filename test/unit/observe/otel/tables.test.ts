@@ -163,7 +163,7 @@ describe("leasehold.session.remaining", () => {
     expect(await observed()).toEqual([0, 10]);
   });
 
-  test("is that of the session with the smallest part of its TTL left", async () => {
+  test("is taken from the session with the smallest part of its TTL left", async () => {
     renewed(1n, 10, 0);
     renewed(2n, 100, 0);
     nowMs += 5000;

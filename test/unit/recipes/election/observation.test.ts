@@ -126,7 +126,7 @@ describe("an observer", () => {
     expect([await value(), await value()]).toEqual(["v101", "v105"]);
   });
 
-  test("is told a revision as a whole, and once, though the watch breaks after it", async () => {
+  test("gets each revision once and as a whole, although the watch breaks after it", async () => {
     const { cluster, first, answered, stream, told, value, iterator } = observing();
     await answered([put(1, 50n)]);
     await first;
@@ -141,7 +141,7 @@ describe("an observer", () => {
     expect(await Promise.race([iterator.next(), settle()])).toBeUndefined();
   });
 
-  test("reads anew when etcd has compacted what it missed, and tells only what is new", async () => {
+  test("reads again when etcd has compacted what it missed, and reports only what is new", async () => {
     const { first, answered, stream, iterator } = observing();
     await answered([put(1, 50n)]);
     await first;
@@ -160,7 +160,7 @@ describe("an observer", () => {
     expect(stream().creates.at(-1)!.startRevision).toBe(301n);
   });
 
-  test("is told when etcd refuses the read, and asks nothing more", async () => {
+  test("rejects when etcd refuses the read, and sends nothing more", async () => {
     const { cluster, first, iterator } = observing();
     await settle();
 
@@ -171,7 +171,7 @@ describe("an observer", () => {
     expect(cluster.member.of("range")).toHaveLength(1);
   });
 
-  test("is told when etcd refuses the watch, by the next call", async () => {
+  test("rejects in its next call when etcd refuses the watch", async () => {
     const { first, answered, stream, iterator } = observing();
     await answered([]);
     await first;

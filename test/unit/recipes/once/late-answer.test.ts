@@ -13,7 +13,7 @@ const NOTHING = { kvs: [], more: false, count: 0 };
 const putsOf = ({ success }: Txn) =>
   success.flatMap((operation) => (operation.kind === "put" ? [operation] : []));
 
-test("a claim whose answer is read after the deadline is none: another call may have run the slot meanwhile", async () => {
+test("a claim whose answer is read after the deadline is void: another call may have run the slot meanwhile", async () => {
   const cluster = new FakeCluster();
   const { clock } = cluster;
   const lease = cluster.lease(TTL_SECONDS);

@@ -61,7 +61,7 @@ describe("the queue of a lock", () => {
 describe("a key that is longer than that of any lock", () => {
   const long = "A".repeat(1_400_000);
 
-  test("below the prefix is that of no lock, although its name could be decoded", () => {
+  test("below the prefix belongs to no lock, although its name could be decoded", () => {
     expect(namedEntryOf("web", kv(`web/${long}/write/7b`))).toBeUndefined();
   });
 
@@ -99,7 +99,7 @@ describe("a key", () => {
     expect(namedEntryOf("web", kv(key))).toBeUndefined();
   });
 
-  test("that is no text is no lock's", () => {
+  test("that is not text belongs to no lock", () => {
     expect(
       namedEntryOf("web", { ...kv(""), key: Buffer.from([0x77, 0x65, 0x62, 0x2f, 0xff, 0x2f, 0xfe]) }),
     ).toBeUndefined();

@@ -220,7 +220,7 @@ describe("a stream", () => {
     for (const [name, holder] of seen) expect(holder).toBe(rowOf(rows, name)?.holder);
   });
 
-  test("hears of a problem and of its end, and of rows that are gone", () => {
+  test("gets a problem, its end, and the rows that are gone", () => {
     const { time, rows, open } = scene();
     rows.problem(undefined);
     rows.changed([view("a", 1n)], 0);

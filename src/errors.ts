@@ -171,7 +171,7 @@ export type RefusalReason = "unauthenticated" | "permission" | "quota" | "tls" |
 
 /**
  * etcd rejected the request and would reject it again (wrong password, no permission, quota), or every host rejected it
- * for its own reason (`tls` or `member`). The request is not retried. docs/refusals.md lists all rejections.
+ * for its own reason (`tls` or `member`). The request is not retried. docs/troubleshooting.md lists etcd's texts.
  */
 export class EtcdRefusedError extends LeaseholdError {
   readonly code = "ETCD_REFUSED";

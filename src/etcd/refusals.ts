@@ -1,7 +1,7 @@
 // What a status that a server has sent means, whatever has carried it: etcd's own texts, and those of other servers and
 // proxies in its place. Both adapters use it, so that a rejection is the same error behind each.
 // - A rejection is what etcd itself says, by its texts (`REFUSALS`). Any other status counts as no answer, or leaves the
-//   attempt in doubt; docs/refusals.md has the tables.
+//   attempt in doubt; docs/troubleshooting.md has the table.
 // - This file does not know the statuses that a gRPC library makes up: the adapter for that library classifies them before
 //   `foreignFailure` does.
 // - No text of a server reaches an error before `printable` has escaped it.
@@ -64,8 +64,8 @@ export interface Status {
 }
 
 /**
- * What a rejection means, and so what every caller does: docs/refusals.md has the same table, with a column for each kind
- * of caller. "passing" rejections are transient and count as no answer; the requests of "unknown" ones may have been executed.
+ * What a rejection means, and so what every caller does: docs/troubleshooting.md has the same table. "passing" rejections are
+ * transient and count as no answer; the requests of "unknown" ones may have been executed.
  */
 export type Verdict =
   | "lease"

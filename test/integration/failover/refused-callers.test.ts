@@ -1,4 +1,4 @@
-// The table "What each caller does" of docs/refusals.md, on a real etcd behind a proxy that sends the rejection.
+// What a rejection does to each call, as "Edge cases" of docs/troubleshooting.md says, on a real etcd behind a proxy that sends it.
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { connect, Election, Mutex, Session } from "../../../src/index.js";
 import { type EtcdCluster, startEtcd } from "../../support/etcd/etcd.js";

@@ -1,4 +1,4 @@
-// What docs/faq.md says of worker threads, and of names that look alike.
+// What docs/troubleshooting.md says of worker threads, and of names that look alike.
 import { Worker } from "node:worker_threads";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { type Cluster, connect, Mutex } from "../../../src/index.js";

@@ -1,32 +1,24 @@
-// docs/mistakes.md: the wrong code of each section is run as a program against a real etcd, and prints what the section says.
-// programs.test.ts runs the right code.
+// The mistakes in docs/troubleshooting.md. Each wrong line is one of a program that is run against a real etcd and prints what
+// mistakes.md says; each right line is one of a program that programs.test.ts runs.
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import path from "node:path";
 import { type EtcdCluster, startEtcd } from "../../support/etcd/etcd.js";
 import { makeAuthority, writeServerFiles } from "../../support/fixtures/certificates.js";
 import { buildPackage } from "../../support/fixtures/examples.js";
-import {
-  fileOf,
-  isProgram,
-  PAGES,
-  type Part,
-  partsOf,
-  programOf,
-  readPage,
-} from "../../support/fixtures/pages.js";
+import { fileOf, isProgram, MISTAKES, type Part, partsOf, programOf } from "../../support/fixtures/pages.js";
 import { compileTogether, type Objection, UserProject } from "../../support/fixtures/user-project.js";
 import { startWithUsers, type UserEtcd, WORKER } from "../../support/fixtures/users.js";
 
-const PAGE = "docs/mistakes.md";
-const MISTAKES = 20;
+const PAGE = "docs/troubleshooting.md";
 const AT_ONCE = 3;
 
-const sections = partsOf(PAGE).filter(({ blocks }) => blocks.some(({ info }) => info.startsWith("wrong")));
+const sections = partsOf(MISTAKES).filter(({ blocks }) =>
+  blocks.some(({ info }) => info.startsWith("wrong")),
+);
 const blocksOf = (section: Part, mark: RegExp) =>
   section.blocks.filter(({ language, info }) => language === "ts" && mark.test(info));
 const quotedIn = (section: Part) =>
   section.blocks.filter(({ language }) => language === "text").flatMap(({ code }) => code.trim().split("\n"));
-const searchedFor = (section: Part) => /<!-- search: (.*) -->/.exec(section.text)?.[1];
 
 const authority = makeAuthority("the authority");
 let files: Awaited<ReturnType<typeof writeServerFiles>>;
@@ -83,28 +75,6 @@ afterAll(async () => {
   await Promise.all([plain?.stop(), secure?.stop(), files?.remove()]);
 });
 
-const wordsOf = (text: string) => new Set(text.toLowerCase().match(/[\p{L}\d]+/gu) ?? []);
-const everySection = PAGES.flatMap(partsOf).map(({ title, text }) => ({
-  title,
-  words: wordsOf(text.replace(/<!--.*-->/g, "")),
-}));
-
-const meanLength = everySection.reduce((sum, { words }) => sum + words.size, 0) / everySection.length;
-
-/** A plain full-text search (BM25, each word counted once): rare words count more, and long sections less. */
-function search(text: string): { readonly title: string; readonly score: number }[] {
-  const weights = [...wordsOf(text)].map((word) => {
-    const hits = everySection.filter(({ words }) => words.has(word)).length;
-    return [word, Math.log((everySection.length + 1) / (hits + 1))] as const;
-  });
-  return everySection
-    .map(({ title, words }) => {
-      const sum = weights.reduce((sum, [word, weight]) => sum + (words.has(word) ? weight : 0), 0);
-      return { title, score: sum / (1 + 1.2 * (0.25 + (0.75 * words.size) / meanLength)) };
-    })
-    .sort((a, b) => b.score - a.score);
-}
-
 /** "…" stands for any text within a line. */
 const lineLike = (quoted: string) =>
   new RegExp(
@@ -114,9 +84,37 @@ const lineLike = (quoted: string) =>
       .join(".*"),
   );
 
-test("the page has at least 20 mistakes, and README.md links to it", () => {
-  expect(readPage("README.md").includes("(docs/mistakes.md)")).toBe(true);
-  expect(sections.length).toBeGreaterThanOrEqual(MISTAKES);
+/** The code in the cells of "wrong" and "right", of each row of the page. */
+const rows = (() => {
+  const titles = partsOf(PAGE).map(({ title }) => title);
+  const parts = partsOf(PAGE).slice(titles.indexOf("Mistakes") + 1, titles.indexOf("Questions"));
+  const cells = parts.flatMap(({ text }) =>
+    [...text.matchAll(/^\| +[`"(].*$/gm)].map(([row]) => row.split(" | ")),
+  );
+  return cells.map(([wrong = "", right = ""]) => ({ wrong: codeIn(wrong), right: codeIn(right) }));
+})();
+
+function codeIn(cell: string): string[] {
+  return [...cell.matchAll(/(`+)(.+?)\1/g)].map(([, , code = ""]) => code);
+}
+
+const oneLine = (code: string) => code.replace(/\s+/g, " ");
+const has = (blocks: Part["blocks"], quoted: readonly string[]) =>
+  quoted.length > 0 &&
+  quoted.every((each) => lineLike(each).test(oneLine(blocks.map(({ code }) => code).join("\n"))));
+
+test("each row of the page is quoted from one section's programs, and each section has its row", () => {
+  const quoted = rows.map(({ wrong, right }) =>
+    sections
+      .filter(
+        (section) =>
+          has(blocksOf(section, /^(wrong|then)/), wrong) && has(section.blocks.filter(isProgram), right),
+      )
+      .map(({ title }) => title),
+  );
+
+  expect(rows.filter((_, n) => quoted[n]?.length !== 1)).toEqual([]);
+  expect(quoted.flat().sort()).toEqual(sections.map(({ title }) => title).sort());
 });
 
 test("the wrong code compiles: what the compiler finds is marked in it", () => {
@@ -128,11 +126,10 @@ test("the wrong code compiles: what the compiler finds is marked in it", () => {
 describe.each(sections.map((section) => [section.title, section] as const))(
   "mistake: %s",
   (title, section) => {
-    test("has wrong code, what happens, right code, and the words of a search", () => {
+    test("has wrong code, what happens, and right code", () => {
       expect(blocksOf(section, /^wrong/)).toHaveLength(1);
       expect(quotedIn(section)).not.toEqual([]);
       expect(section.blocks.filter(isProgram)).toHaveLength(1);
-      expect(searchedFor(section)).toBeDefined();
     });
 
     test("does what the page says, when it is made", () => {
@@ -142,12 +139,6 @@ describe.each(sections.map((section) => [section.title, section] as const))(
       );
 
       expect({ missing, printed: missing.length > 0 ? lines : [] }).toEqual({ missing: [], printed: [] });
-    });
-
-    test("is found by the words of a search in all documents", () => {
-      const best = search(searchedFor(section) ?? "").slice(0, 3);
-
-      expect(best.map((hit) => hit.title)).toContain(title);
     });
   },
 );

@@ -1,6 +1,6 @@
-// Every block of code in README.md and docs/. Those in TypeScript are compiled and run as programs against a real etcd, as users
-// have them who copy them into a project with only the packages that the page names. Code in other languages is quoted from
-// examples/, or is not run, for the reason that the lists below give.
+// Every block of code in README.md and docs/, and the right programs of mistakes.md. Those in TypeScript are compiled and run as
+// programs against a real etcd, as users have them who copy them into a project with only the packages that the page names. Code in
+// other languages is quoted from examples/, or is not run, for the reason that the lists below give.
 import { readdirSync, readFileSync } from "node:fs";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
@@ -12,6 +12,7 @@ import {
   blocksIn,
   fileOf,
   isProgram,
+  MISTAKES,
   PAGES,
   partsOf,
   programOf,
@@ -28,10 +29,10 @@ import { startWithUsers, type UserEtcd, WORKER } from "../../support/fixtures/us
 
 /** The packages that a page says to install besides leasehold. */
 const ALSO: Readonly<Record<string, readonly string[]>> = {
-  "docs/faq.md": ["node-cron"],
   "docs/fencing.md": ["etcd3"],
   "docs/observability.md": ["@opentelemetry/api", "@opentelemetry/sdk-metrics"],
   "docs/migrating.md": ["etcd3", "ioredis", "redlock", "redis-semaphore"],
+  "docs/troubleshooting.md": ["node-cron"],
 };
 /** Blocks in these languages are quoted from examples/, line by line. */
 const QUOTED = ["js", "sql", "lua"];
@@ -51,8 +52,6 @@ const NOT_CODE: Readonly<Record<string, string>> = {
 /** The first word behind `ts` in a fence, for a block that this file does not run as a program. */
 const MARKS: Readonly<Record<string, string>> = {
   compile: "is compiled, but not run",
-  wrong: "is run by mistakes.test.ts",
-  then: "is run by mistakes.test.ts, after the one above",
 };
 const RUNNER = fileURLToPath(new URL("../../support/fixtures/run-in-turn.js", import.meta.url));
 /** redlock does not export its types in a way that TypeScript finds. */
@@ -70,9 +69,9 @@ let plain: EtcdCluster[];
 /** Uses TLS, and requires a client certificate and a password. */
 let secure: UserEtcd;
 
-const withPrograms = PAGES.map((page) => ({ page, sections: sectionsOf(page) })).filter(
-  ({ sections }) => sections.length > 0,
-);
+const withPrograms = [...PAGES, MISTAKES]
+  .map((page) => ({ page, sections: sectionsOf(page) }))
+  .filter(({ sections }) => sections.length > 0);
 /** Blocks marked `ts compile`: programs of their own. */
 const compiledOnly = PAGES.flatMap((page) =>
   partsOf(page).flatMap(({ title, blocks }) =>

@@ -24,7 +24,6 @@ const SLOW_ALONE = [
   ...(process.env["LEASEHOLD_CROWDS"] === "large"
     ? ["test/slow/crowds/{bulk-crowds,waiter-memory}.test.ts"]
     : []),
-  "test/meta/sim/seeds.test.ts",
 ];
 
 /** What this machine cannot run: `npm test` says so. */

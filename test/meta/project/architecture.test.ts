@@ -5,7 +5,7 @@ import { fileURLToPath } from "node:url";
 import { describe, expect, it } from "vitest";
 import { filesOf, folderOf, SRC } from "../../../scripts/imports.js";
 import { withPicture } from "../../../scripts/picture.js";
-import { RULE_NAMES } from "../../lab/model/rules.js";
+import { RULE_NAMES, RULES } from "../../lab/model/rules.js";
 import { MUTANTS } from "../../lab/mutants/table.js";
 import { misplacedIn, missingIn, spansOf } from "../../support/fixtures/named-code.js";
 import { isThere, namedIn, rowsOf } from "../../support/fixtures/named-tests.js";
@@ -45,6 +45,12 @@ describe("docs/architecture.md", () => {
     expect(called("rule").filter((name) => !rules.includes(name))).toEqual([]);
     expect(titles.length).toBeGreaterThan(0);
     expect(called("mutant").length).toBeGreaterThan(5);
+  });
+
+  it("has rules of the model that name files of src/", () => {
+    const files = RULE_NAMES.map((name) => RULES[name].where);
+
+    expect(files.filter((file) => !existsSync(path.join(SRC, file)))).toEqual([]);
   });
 
   it("says of each invariant what keeps it, and what would see it broken", () => {

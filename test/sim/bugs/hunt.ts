@@ -39,7 +39,7 @@ export const settingOf = (seed: number, hints: Hints): Omit<SimOptions, "build">
   ...hints,
 });
 
-export async function brokenIn(hunt: Hunt, seed: number): Promise<Found> {
+async function brokenIn(hunt: Hunt, seed: number): Promise<Found> {
   const broken = await violationsOf(hunt, seed);
   const [example = ""] = [...broken.values()].flat();
   return { seed, broken: [...broken.keys()], example };

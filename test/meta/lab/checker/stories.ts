@@ -53,14 +53,6 @@ export const waitingForBoth = () =>
     .ask(2, "w2", 1, 11, a)
     .ask(2, "w2", 2, 11, b);
 
-export const bothTogether = () =>
-  waitingForBoth()
-    .release(20, "w1", 1, 12, { lock: "lock/b" })
-    .grant(22, "w2", 1, 11, a)
-    .grant(22, "w2", 2, 11, b)
-    .release(30, "w2", 1, 13, a)
-    .release(30, "w2", 2, 14, b);
-
 const ns = (at: number) => BigInt(at * 1e6);
 export const says = { owner: "w1/own", says: "more" };
 export const proclaim = (k: "invoke" | "ok", at: number, p: string, value: object) => {

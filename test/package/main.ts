@@ -1,5 +1,6 @@
 // `npm run package:matrix [-- --quick] [-- --only REGEXP]`: packs leasehold, tries the tarball as users do, each in a clean folder, and prints one table.
-import { readdir } from "node:fs/promises";
+import { existsSync } from "node:fs";
+import { readdir, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
@@ -50,7 +51,11 @@ const { quick, only } = parseArgs({
   options: { quick: { type: "boolean", default: false }, only: { type: "string", default: "" } },
 }).values;
 const folder = await Folder.create("tarball");
+// Made by no source: npm pack builds anew, or the package would have it.
+const stray = path.join(ROOT, "dist", "leasehold-stray.js");
+await writeFile(stray, "changed by hand");
 await folder.run("npm", ["pack", "--silent", "--pack-destination", folder.path, ROOT]);
+if (existsSync(stray)) throw new Error("npm pack has packed the files of an earlier build");
 const [archive = ""] = (await readdir(folder.path)).filter((file) => file.endsWith(".tgz"));
 const etcd = await startEtcd();
 try {

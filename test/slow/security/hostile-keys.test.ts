@@ -15,6 +15,7 @@ import {
   Semaphore,
   watchQueue,
 } from "../../../src/index.js";
+import { encode, endOf } from "../../support/clients/gateway-text.js";
 import { grantLease, putKeys } from "../../support/clients/many-keys.js";
 import { twoSessions } from "../../support/fixtures/two-sessions.js";
 
@@ -98,7 +99,7 @@ async function cost(call: Call, { below, ...put }: Put): Promise<number> {
   const { user, system } = process.cpuUsage(before);
   if (end instanceof Error && !isLeaseholdError(end) && end !== abort.signal.reason) throw end;
   await (end as { release?: () => Promise<void> } | undefined)?.release?.().catch(() => undefined);
-  await two.etcd.etcdctl(["del", "--prefix", name]);
+  await two.etcd.member.gateway("/v3/kv/deleterange", { key: encode(name), range_end: encode(endOf(name)) });
   return (user + system) / 1000;
 }
 

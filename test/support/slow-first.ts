@@ -9,7 +9,8 @@ const SLOWEST = [
   ...["security/hostile-keys", "diagnostics/loggers", "failover/dead-etcd", "crowds/bulk-crowds"],
   ...["crowds/waiter-memory", "failover/rejoin-outage", "diagnostics/acquire", "diagnostics/log"],
   ...["security/answers", "testing/processes", "testing/lifetime", "conformance/server-lease"],
-  ...["session/unnoticed-end", "session/slow-apply", "failover/members"],
+  ...["session/unnoticed-end", "session/slow-apply", "failover/members", "failover/exchanged-members"],
+  ...["election/standing-still", "auth/guardian-rotation", "auth/renewal-rotation", "session/restore"],
 ];
 const META = [
   ...["package/bundles", "meta/examples/once-schedulers", "meta/sim/trace", "meta/lab/model"],

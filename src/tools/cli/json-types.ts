@@ -1,4 +1,6 @@
-// What the commands write with --json: one object on a line. docs/cli-json.md quotes all of this file below this line.
+// What the commands write with --json: one object on a line. `node scripts/cli-json.js` writes docs/cli.schema.json from it, with these
+// comments, and the list of types in docs/cli-json.md.
+
 /** "unknown": no entry shows it. */
 export type KindJson = "mutex" | "rwlock" | "semaphore" | "election" | "unknown";
 

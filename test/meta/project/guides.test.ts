@@ -1,6 +1,7 @@
 // The guides in docs/ against the code that they describe.
 import { readdirSync, readFileSync } from "node:fs";
 import { describe, expect, it, test } from "vitest";
+import { definitions, schema, withTypes } from "../../../scripts/cli-json.js";
 import { guardianTimeline } from "../../../scripts/guardian-timeline.js";
 import { boundaries, timeline, withTimeline, withTtls } from "../../../scripts/lease-timeline.js";
 import { EXIT } from "../../../src/tools/cli/io.js";
@@ -119,5 +120,32 @@ describe("the figures of the timeline", () => {
     expect(readPage("docs/lease-timeline.svg") === timeline(), SAY_HOW).toBe(true);
     const page = readPage("docs/leases.md");
     for (const write of [withTtls, withTimeline]) expect(write(page) === page, SAY_HOW).toBe(true);
+  });
+});
+
+describe("docs/cli.schema.json", () => {
+  const defs = definitions();
+
+  it("and the list in docs/cli-json.md are those of the types, which the output is tested against", () => {
+    const say = "run node scripts/cli-json.js";
+    const page = readPage("docs/cli-json.md");
+    expect(readPage("docs/cli.schema.json") === schema(defs), say).toBe(true);
+    expect(withTypes(page, defs) === page, say).toBe(true);
+  });
+
+  it("has what may be missing, what is null, and the texts of the types", () => {
+    expect(defs["OnceJson"]).toMatchObject({
+      required: ["event", "name", "slot", "reason", "message"],
+      properties: { event: { const: "once" }, failed: { type: "boolean" }, owner: { type: "string" } },
+    });
+    expect(defs["ReleaseJson"]).toEqual({
+      description: "`release`: null if there was no entry to remove, or the answer was no.",
+      type: "object",
+      properties: {
+        name: { type: "string" },
+        released: { anyOf: [{ type: "null" }, { $ref: "#/$defs/ContenderJson" }] },
+      },
+      required: ["name", "released"],
+    });
   });
 });

@@ -1,4 +1,5 @@
-// Real output of --json against src/tools/cli/json-types.ts, which docs/cli-json.md quotes: only here is each line of each command read.
+// Real output of --json against src/tools/cli/json-types.ts, from which docs/cli.schema.json is made: only here is each line of each
+// command read.
 import { expect, test } from "vitest";
 import { Election, Mutex } from "../../../src/index.js";
 import { putKeys } from "../../support/clients/many-keys.js";
@@ -151,8 +152,8 @@ test("so has every line of top, doctor and ui", async () => {
   expect(objectionsTo([...ofTop, ...reports, ...samples("PageJson", ui)])).toEqual([]);
 });
 
-test("so has every line that docs/cli.md shows", () => {
-  const lines = blocksIn(readPage("docs/cli.md"))
+test("so has every line that docs/cli-json.md shows", () => {
+  const lines = blocksIn(readPage("docs/cli-json.md"))
     .filter(({ language }) => language === "json")
     .flatMap(({ code }) => code.trim().split("\n"));
   const types: Readonly<Record<string, string>> = { locks: "LocksJson", etcd: "ContactJson" };

@@ -43,10 +43,11 @@ const RUNS = [
       "fake.test.mjs": casesProgram("Jest", FAKE),
       "cases.test.cjs": asCommonJs(casesProgram("Jest")),
       "fake.test.cjs": asCommonJs(casesProgram("Jest", FAKE)),
-      "heartbeat.test.cjs": heartbeatProgram("Jest"),
+      "heartbeat.test.mjs": heartbeatProgram("Jest"),
+      "heartbeat.test.cjs": asCommonJs(heartbeatProgram("Jest")),
     },
     args: ["node_modules/jest/bin/jest.js", "--ci", "--testTimeout=60000", "--rootDir=."],
-    passed: new RegExp(`^Tests: +${4 * CASES.length + 1} passed, ${4 * CASES.length + 1} total$`, "m"),
+    passed: new RegExp(`^Tests: +${4 * CASES.length + 2} passed, ${4 * CASES.length + 2} total$`, "m"),
   },
   {
     name: "the guide's cases with Jest and a real etcd",

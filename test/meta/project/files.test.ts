@@ -149,8 +149,17 @@ describe("the pages of the repository", () => {
       const files = links.filter(({ target }) => begin.test(target));
       const lost = files.filter(({ target }) => isMissing(target.replace(begin, "").replace(/#.*/, "")));
 
+      // The examples are not in the package, so their names alone lead nowhere.
+      const unlinked = published.flatMap((page) =>
+        [
+          ...textOf(page)
+            .replace(/\[[^\]]*\]\([^)]*\)/g, "")
+            .matchAll(/`examples\/[^`]*`/g),
+        ].map(([name]) => [page, name]),
+      );
+
       expect(published).toEqual(expect.arrayContaining(["README.md", "docs/api.md", "SECURITY.md"]));
-      expect({ relative, lost }).toEqual({ relative: [], lost: [] });
+      expect({ relative, lost, unlinked }).toEqual({ relative: [], lost: [], unlinked: [] });
       expect(files.length).toBeGreaterThan(100);
       const manifest = JSON.parse(readFileSync(path.join(staged, "package.json"), "utf8")) as unknown;
       expect(manifest).toMatchObject({ repository: { type: "git", url: `git+${REPOSITORY}.git` } });

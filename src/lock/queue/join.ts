@@ -14,8 +14,7 @@ import {
   type When,
   whenEmpty,
 } from "./lock-mode.js";
-import type { LockTable } from "./queue.js";
-import type { Queue } from "./queue.js";
+import type { LeaveBy, LockTable, Queue } from "./queue.js";
 import { joinRefused, joinTxn, tryTxn } from "./txns.js";
 
 /** The entry that a caller wants to put into each of its queues. */
@@ -25,7 +24,17 @@ export interface JoinWanted {
   readonly kind: LockKind;
   readonly value?: string | undefined;
   readonly reason?: string | undefined;
-  readonly limits: Pick<CallPolicy, "giveUpMs" | "again">;
+  readonly limits: Partial<Pick<CallPolicy, "giveUpMs" | "again" | "what">>;
+  readonly beside?: Beside | undefined;
+}
+
+/** What the transaction does beside the put of an entry that holds at once: all of it, or nothing. */
+export interface Beside {
+  /** Adds compares and operations, behind those of `join`. */
+  extend(join: Txn, entry: QueueEntry): Txn;
+  answered(answer: TxnAnswer): void;
+  /** All of it is in doubt, and must not stay. */
+  readonly leaveBy: LeaveBy;
 }
 
 /** A queue entry, and the result of its join. */
@@ -147,22 +156,27 @@ export class Joiner {
    */
   async #put(wanted: JoinWanted, steps: readonly Step[], repeated = false): Promise<readonly Joined[]> {
     const { lease } = this.table;
+    const { beside } = wanted;
     const entries = wanted.names.map((name) => this.table.queue(name).own.make(wanted));
     const policy = this.#policy(wanted, entries);
     let found: TxnAnswer["ranges"] = [];
     for (const step of steps) {
-      const txn = this.#txn(entries, step);
+      const join = this.#txn(entries, step);
+      const txn = beside?.extend(join, entries[0] as QueueEntry) ?? join;
       let answer: TxnAnswer;
       try {
         answer = await lease.services.client.txn(txn, policy);
       } catch (error) {
-        throw await this.#refused(entries, txn, error);
+        const reason = await joinRefused(lease, txn, error);
+        for (const entry of entries) this.#giveBack(entry, beside);
+        throw lease.signal.aborted ? lease.signal.reason : reason;
       }
+      beside?.answered(answer);
       const revision = answer.succeeded ? answer.header.revision : executedAt(entries, answer);
       if (revision !== undefined)
         return entries.map((entry) => {
-          const joined = this.#confirm(entry, revision, answer);
-          return typeof step === "string" ? joinedBy(joined, answer) : { entry: joined, result: GRANTED };
+          const joined = this.#confirm(entry, revision, answer.succeeded);
+          return typeof step === "string" ? this.#shown(joined, answer) : { entry: joined, result: GRANTED };
         });
       found = answer.ranges;
     }
@@ -183,25 +197,28 @@ export class Joiner {
     return joinTxn(entries, reads);
   }
 
-  /** What the caller gets. The put may have been applied, or may still be: an entry in doubt is deleted. */
-  async #refused(entries: readonly QueueEntry[], txn: Txn, error: unknown): Promise<unknown> {
-    const { lease } = this.table;
-    const reason = await joinRefused(lease, txn, error);
-    for (const entry of entries) {
-      if (entry.inDoubt) this.#queueOf(entry).leaveInBackground(entry);
-      else this.#discard(entry);
-    }
-    return lease.signal.aborted ? lease.signal.reason : reason;
+  /** Its join has failed. If it is in doubt, the put may have been applied, or may still be: it is deleted. */
+  #giveBack(entry: QueueEntry, beside: Beside | undefined): void {
+    if (entry.inDoubt) this.#queueOf(entry).leaveInBackground(entry, beside?.leaveBy);
+    else this.#discard(entry);
   }
 
-  #confirm(entry: QueueEntry, revision: bigint, { succeeded, ranges }: TxnAnswer): JoinedEntry {
-    const { own } = this.#queueOf(entry);
-    const found = ranges.filter((range) => range !== undefined);
+  #confirm(entry: QueueEntry, revision: bigint, succeeded: boolean): JoinedEntry {
     if (!succeeded) entry.foundExecuted();
-    else if (own.joined.length > 0) own.shownBy(entry.mode.readsToJoin(entry), found, revision);
     const joined = entry.confirmed(revision);
-    own.add(joined);
+    this.#queueOf(entry).own.add(joined);
     return joined;
+  }
+
+  /** What the answer to a join shows: of the entries before it, and of ours that it should contain. */
+  #shown(entry: JoinedEntry, { succeeded, ranges }: TxnAnswer): Joined {
+    const found = ranges.filter((range) => range !== undefined);
+    if (!succeeded || found.length === 0) return { entry, result: UNKNOWN };
+    const { own } = this.#queueOf(entry);
+    if (own.joined.length > 1) own.shownBy(entry.mode.readsToJoin(entry), found, entry.revision);
+    const result = entry.mode.joined(entry, found);
+    if (result.state === "waiting") entry.foundBefore(result.predecessor.revision);
+    return { entry, result, mismatch: entry.mismatchIn(found, true) };
   }
 
   /** Some keys are another client's, or missing: removes ours, so that other entries can be put. */
@@ -209,8 +226,8 @@ export class Joiner {
     entries.forEach((entry, n) => {
       const kv = found[n]?.kvs[0];
       // The delay key of an earlier entry may still be there.
-      const isFree = (found[entries.length + n]?.kvs.length ?? 0) === 0;
-      if (!kv && isFree) return this.#discard(entry);
+      const delay = entry.delayKey && found[entries.length + n]?.kvs[0];
+      if (!kv && !delay) return this.#discard(entry);
       const queue = this.#queueOf(entry);
       if (kv && isOurs(entry, kv)) return queue.leaveInBackground(entry.confirmed(kv.createRevision));
       queue.own.takenByAnother(entry);
@@ -245,13 +262,4 @@ function executedAt(entries: readonly QueueEntry[], { ranges }: TxnAnswer): bigi
     return kv !== undefined && isOurs(entry, kv) && kv.createRevision === revision;
   });
   return executed ? revision : undefined;
-}
-
-/** What the answer to a join shows about the entries before it. */
-function joinedBy(entry: JoinedEntry, { succeeded, ranges }: TxnAnswer): Joined {
-  const found = ranges.filter((range) => range !== undefined);
-  if (!succeeded || found.length === 0) return { entry, result: UNKNOWN };
-  const result = entry.mode.joined(entry, found);
-  if (result.state === "waiting") entry.foundBefore(result.predecessor.revision);
-  return { entry, result, mismatch: entry.mismatchIn(found, true) };
 }

@@ -23,7 +23,7 @@ import type { Lease } from "../session/lease.js";
 import { pause } from "../../base/util/clock.js";
 import { inOwnContext } from "../../base/util/own-context.js";
 import { type EntryParts, type JoinedEntry, kindOf, QueueEntry } from "./entry.js";
-import { type Joined, Joiner, type JoinWanted } from "./join.js";
+import { type Beside, type Joined, Joiner, type JoinWanted } from "./join.js";
 import {
   type Behind,
   exclusive,
@@ -235,17 +235,18 @@ export class Queue {
     return waiter;
   }
 
-  /** An entry that holds at once, or undefined if it would have to wait. `policy` limits the attempts. */
+  /** An entry that holds at once, or undefined if it would have to wait, or `beside` did not hold. `limits`: of the attempts. */
   async tryJoin(
-    policy: Pick<CallPolicy, "giveUpMs" | "again">,
+    limits: JoinWanted["limits"],
     { mode = exclusive, value, kind = kindOf(mode) }: JoinOptions = {},
+    beside?: Beside,
   ): Promise<JoinedEntry | undefined> {
     this.#trying++;
     try {
-      // Entries of ours whose deletion is under way would make the try fail.
-      if (this.#leaving) await Promise.allSettled(this.#leaving.values());
+      // Entries of ours whose deletion is under way would make the try fail. To `beside`, that answer may be enough.
+      if (this.#leaving && !beside) await Promise.allSettled(this.#leaving.values());
       this.lease.assertOpen();
-      const wanted = { names: [this.name], mode, kind, value, limits: policy };
+      const wanted = { names: [this.name], mode, kind, value, limits, beside };
       for (;;) {
         const joined = await this.lease.inFlight.track(this.owner.joiner.tryJoin(this, wanted));
         if (joined && this.lease.over) throw this.lease.signal.reason as Error;
@@ -458,9 +459,9 @@ export class Queue {
   }
 
   /** Like `leave()`, fire-and-forget. */
-  leaveInBackground(entry: QueueEntry): void {
+  leaveInBackground(entry: QueueEntry, by?: LeaveBy): void {
     // Rejects only when the session is over, which ends the key, too.
-    inOwnContext(() => this.leave(entry)).catch(() => undefined);
+    inOwnContext(() => this.leave(entry, by)).catch(() => undefined);
     this.#joinNext();
   }
 

@@ -14,13 +14,13 @@ const put = ({ key, value, lease }: QueueEntry): Operation => ({
 });
 
 /** The key of a new entry, and its delay key. */
-export function puts(entry: QueueEntry): readonly Operation[] {
+function puts(entry: QueueEntry): readonly Operation[] {
   const { delayKey: key, value, lease } = entry;
   if (key === undefined || lease.delay === undefined) return [put(entry)];
   return [put(entry), { kind: "put", key, value, leaseId: lease.delay.leaseId }];
 }
 
-export const own = ({ key }: QueueEntry): Operation => ({ kind: "range", key });
+const own = ({ key }: QueueEntry): Operation => ({ kind: "range", key });
 const rangeOperations = (ranges: readonly Range[]): Operation[] =>
   ranges.map((range) => ({ kind: "range", ...range }));
 
@@ -44,10 +44,17 @@ export const tryTxn = (entries: readonly QueueEntry[], when: When): Txn => ({
   compare: entries.flatMap(when),
 });
 
-/** Writes the key again, unchanged, so that its watchers are notified of the grant. */
-export const announceGrantTxn = (entry: JoinedEntry): Txn => ({
+/** Compares that the entry is there, and reads its key if it is not: the callers add what they do under the hold. */
+export const heldTxn = (entry: JoinedEntry): Txn => ({
   queues: [entry.path],
   compare: [{ kind: "created at", key: entry.key, revision: entry.revision }],
+  success: [],
+  failure: [own(entry)],
+});
+
+/** Writes the key again, unchanged, so that its watchers are notified of the grant. */
+export const announceGrantTxn = (entry: JoinedEntry): Txn => ({
+  ...heldTxn(entry),
   success: [put(entry)],
   failure: [],
 });

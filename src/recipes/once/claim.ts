@@ -1,23 +1,20 @@
 import { NotSentError, type TxnAnswer } from "../../etcd/port.js";
-import type { CallPolicy } from "../../etcd/retry.js";
 import { holdOf, type TurnWaiter, type Waited } from "../../lock/hold/acquire.js";
 import { ExclusiveHoldHandle } from "../../lock/hold/hold.js";
-import type { JoinedEntry, QueueEntry } from "../../lock/queue/entry.js";
-import { GRANTED, type RangeResult } from "../../lock/queue/lock-mode.js";
+import type { JoinedEntry } from "../../lock/queue/entry.js";
+import type { RangeResult } from "../../lock/queue/lock-mode.js";
 import { LockTable } from "../../lock/queue/queue.js";
 import type { JoinOptions, Queue } from "../../lock/queue/queue.js";
-import { joinRefused } from "../../lock/queue/txns.js";
+import { heldTxn } from "../../lock/queue/txns.js";
 import type { Waiter } from "../../lock/queue/waiter.js";
 import type { Lease } from "../../lock/session/lease.js";
 import {
   beginTxn,
-  type Begun,
   type Mark,
   markIs,
   NO_MARK,
   type Seen,
   type SlotPlan,
-  tryTxn,
   unchanged,
   undo,
   type Verdict,
@@ -43,13 +40,14 @@ export class SlotWaiter implements TurnWaiter<Outcome> {
   readonly granted: Promise<Outcome>;
   #waiter: Waiter | undefined;
   #gaveUp = false;
+  readonly #again = (): boolean => !this.#gaveUp;
 
   constructor(
     private readonly lease: Lease,
     private readonly plan: SlotPlan,
     private readonly target: JoinOptions,
   ) {
-    this.granted = lease.inFlight.track(this.#try()).then((found) => this.#wait(found));
+    this.granted = this.#try().then((found) => this.#wait(found));
   }
 
   get joined(): boolean {
@@ -73,61 +71,29 @@ export class SlotWaiter implements TurnWaiter<Outcome> {
     return `claim ${this.plan.text}`;
   }
 
-  #policy(policy = this.lease.policy(this.#what)): CallPolicy {
-    return { ...policy, again: () => !this.#gaveUp };
-  }
-
   /** Claims the slot if it may be run and the queue is empty: by a second attempt if it has a mark. */
   async #try(): Promise<Claim | Verdict> {
     const found = await this.#attempt(NO_MARK);
     if ("hold" in found || !found.isEmpty || isUnmarked(found) || !this.#mayRun(found)) return found;
-    this.lease.assertOpen();
     return this.#gaveUp ? found : this.#attempt(found.seen);
   }
 
+  /** Takes the lock and puts the mark, in one transaction, if the queue is empty and the marks are as they were `seen`. */
   async #attempt(seen: Seen): Promise<Claim | Verdict> {
-    const entry = this.#queue.own.make();
-    const mark = this.plan.mark(this.lease, entry.key);
-    const answer = await this.#put(entry, { mark, seen });
-    const revision = answer.succeeded ? answer.header.revision : executedAt(entry, answer);
-    if (revision === undefined) {
-      this.#discard(entry);
-      return verdictOf(this.plan, answer.ranges.slice(1), mark.id);
-    }
-    if (!answer.succeeded) entry.foundExecuted();
-    const joined = entry.confirmed(revision);
-    this.#queue.own.add(joined);
-    this.#queue.grant(joined, GRANTED);
-    this.target.onAhead?.(0);
-    return { hold: holdOf(joined, ExclusiveHoldHandle), mark, lowest: lowestOf(answer) };
-  }
-
-  async #put(entry: QueueEntry, begun: Begun): Promise<TxnAnswer> {
-    const txn = tryTxn(this.plan, entry, begun);
-    const policy = {
-      ...this.#policy(this.lease.joinPolicy(this.#what)),
-      onUnanswered: () => entry.attemptUnanswered(),
-    };
-    try {
-      return await this.lease.services.client.txn(txn, policy);
-    } catch (error) {
-      const reason = await joinRefused(this.lease, txn, error);
-      // Both keys may have been put, or may still be.
-      const put = markIs(this.plan, begun.mark);
-      if (entry.inDoubt) void undo(this.lease, this.plan, put).then(() => this.#leave(entry));
-      else this.#discard(entry);
-      this.lease.signal.throwIfAborted();
-      throw reason;
-    }
-  }
-
-  #leave(entry: QueueEntry): void {
-    this.#queue.leaveInBackground(entry);
-  }
-
-  #discard(entry: QueueEntry): void {
-    this.#queue.own.release(entry);
-    this.#queue.forgetIfIdle();
+    const { lease, plan, target } = this;
+    let mark!: Mark;
+    let answer!: TxnAnswer;
+    const entry = await this.#queue.tryJoin({ what: this.#what, again: this.#again }, target, {
+      extend: (join, { key }) => beginTxn(plan, join, { mark: (mark = plan.mark(lease, key)), seen }),
+      answered: (last) => void (answer = last),
+      leaveBy: async (leave, policy) => {
+        await undo(lease, plan, markIs(plan, mark));
+        return lease.services.client.txn(leave, policy);
+      },
+    });
+    if (!entry) return verdictOf(plan, answer.ranges, plan.id);
+    target.onAhead?.(0);
+    return { hold: holdOf(entry, ExclusiveHoldHandle), mark, lowest: lowestOf(answer) };
   }
 
   async #wait(found: Claim | Verdict): Promise<Outcome> {
@@ -161,8 +127,9 @@ export class SlotWaiter implements TurnWaiter<Outcome> {
     const mark = this.plan.mark(this.lease, entry.key, entry.revision);
     try {
       for (let seen = last; ;) {
-        const txn = beginTxn(this.plan, entry, { mark, seen });
-        const answer = await this.lease.services.client.txn(txn, this.#policy());
+        const txn = beginTxn(this.plan, heldTxn(entry), { mark, seen });
+        const policy = { ...this.lease.policy(this.#what), again: this.#again };
+        const answer = await this.lease.services.client.txn(txn, policy);
         // The process may have been suspended before it read the answer: another call may have run the slot meanwhile.
         if (this.lease.over) throw this.lease.signal.reason;
         if (answer.succeeded) return { claim: { hold, mark, lowest: lowestOf(answer) } };
@@ -178,12 +145,9 @@ export class SlotWaiter implements TurnWaiter<Outcome> {
   }
 
   /** "running": an unanswered attempt of ours has put the mark. */
-  async #judge(
-    hold: ExclusiveHoldHandle,
-    entry: JoinedEntry,
-    { ranges: [own, ...ranges] }: TxnAnswer,
-  ): Promise<Verdict> {
-    if (own?.kvs[0] && entry.is(own.kvs[0])) {
+  async #judge(hold: ExclusiveHoldHandle, entry: JoinedEntry, { ranges }: TxnAnswer): Promise<Verdict> {
+    const own = ranges[0]?.kvs[0];
+    if (own && entry.is(own)) {
       const all = verdictOf(this.plan, ranges, undefined);
       return all.state === "running" ? all : verdictOf(this.plan, ranges, this.plan.id);
     }
@@ -201,13 +165,6 @@ export class SlotWaiter implements TurnWaiter<Outcome> {
 /** Nothing has run: the slot is free again, and then the lock. */
 export function abandon(lease: Lease, plan: SlotPlan, { hold, mark }: Omit<Claim, "lowest">): void {
   void undo(lease, plan, markIs(plan, mark)).then(() => hold.release().catch(() => undefined));
-}
-
-/** The create revision of our entry, if an unanswered attempt has put it. */
-function executedAt(entry: QueueEntry, { ranges: [own] }: TxnAnswer): bigint | undefined {
-  const found = own?.kvs[0];
-  const isOurs = found?.value === entry.value && found.leaseId === entry.lease.leaseId;
-  return isOurs ? found.createRevision : undefined;
 }
 
 const isUnmarked = ({ seen }: Verdict): boolean => seen.mark === 0n && seen.oldMark === 0n;

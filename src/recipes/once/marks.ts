@@ -1,8 +1,6 @@
 import type { Compare, KeyValue, Operation, Range, Txn } from "../../etcd/port.js";
 import { MARKS, pathOf } from "../../keys.js";
-import type { JoinedEntry, QueueEntry } from "../../lock/queue/entry.js";
 import { queueRange, type RangeResult } from "../../lock/queue/lock-mode.js";
-import { own, puts } from "../../lock/queue/txns.js";
 import type { LeaseSource } from "../../lock/session/cluster.js";
 import type { Lease } from "../../lock/session/lease.js";
 import type { CheckedOnce } from "./once.js";
@@ -220,7 +218,7 @@ function evidence({ space, oldSpace, path, slot }: SlotPlan): readonly Operation
 }
 
 /**
- * The state of a slot, by the answers to `evidence` at one revision. A mark with `ownId` does not count: an attempt of this
+ * The state of a slot, by the answers to `evidence` at one revision, which come last. A mark with `ownId` does not count: an attempt of this
  * call has put it, which has lost its entry since, and the work has not begun.
  */
 export function verdictOf(
@@ -228,7 +226,8 @@ export function verdictOf(
   ranges: readonly (RangeResult | undefined)[],
   ownId: string | undefined,
 ): Verdict {
-  const [floor, kv, first, oldFloor, oldKv] = ranges.map((range) => range?.kvs[0]);
+  const answers = ranges.slice(-evidence(plan).length);
+  const [floor, kv, first, oldFloor, oldKv] = answers.map((range) => range?.kvs[0]);
   const seen = { mark: kv?.modRevision ?? 0n, oldMark: oldKv?.modRevision ?? 0n };
   const common = { seen, isEmpty: first === undefined };
   if (floor ?? oldFloor) return { state: "expired", ...common };
@@ -237,7 +236,7 @@ export function verdictOf(
   if (!last || (ownId !== undefined && mark?.id === ownId)) return { state: "free", ...common };
   // An old mark has the key without the prefix of the cluster.
   const start = kv ? 0 : plan.path.length - plan.name.length;
-  const oldest = ranges[2]?.kvs.filter(({ createRevision }) => createRevision === first?.createRevision);
+  const oldest = answers[2]?.kvs.filter(({ createRevision }) => createRevision === first?.createRevision);
   const entries = (oldest ?? []).map(({ key, createRevision }) => ({
     key: key.toString().slice(start),
     fence: String(createRevision),
@@ -291,23 +290,12 @@ function mayRun({ space, oldSpace, slot }: SlotPlan, seen: Seen): readonly Compa
 
 const lowest = ({ space }: SlotPlan): Operation => ({ kind: "range", ...space.lowest() });
 
-/** Tells a call whose transaction has changed nothing the reason. */
-const reasons = (plan: SlotPlan, entry: QueueEntry): readonly Operation[] => [own(entry), ...evidence(plan)];
-
-/** Takes the lock and puts the mark, if the queue is empty. */
-export const tryTxn = (plan: SlotPlan, entry: QueueEntry, { mark, seen }: Begun): Txn => ({
-  queues: [plan.path],
-  compare: [{ kind: "nothing in", ...queueRange(plan.path) }, ...mayRun(plan, seen)],
-  success: [...puts(entry), putMark(plan.at, mark), lowest(plan)],
-  failure: reasons(plan, entry),
-});
-
-/** Puts the mark under the hold of `entry`. */
-export const beginTxn = (plan: SlotPlan, entry: JoinedEntry, { mark, seen }: Begun): Txn => ({
-  queues: [plan.path],
-  compare: [{ kind: "created at", key: entry.key, revision: entry.revision }, ...mayRun(plan, seen)],
-  success: [putMark(plan.at, mark), lowest(plan)],
-  failure: reasons(plan, entry),
+/** Extends a transaction that takes the lock, or whose compare shows that it is held: it also puts the mark, or tells why not. */
+export const beginTxn = (plan: SlotPlan, { queues, ...txn }: Txn, { mark, seen }: Begun): Txn => ({
+  queues,
+  compare: [...txn.compare, ...mayRun(plan, seen)],
+  success: [...txn.success, putMark(plan.at, mark), lowest(plan)],
+  failure: [...txn.failure, ...evidence(plan)],
 });
 
 /** Extends `leave`: it also marks the slot as run, and deletes the marks that are too many. If its compare fails, it reads the mark. */

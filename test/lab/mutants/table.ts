@@ -258,7 +258,7 @@ const MUTEX: readonly Mutant[] = [
     patches: [
       {
         file: "lock/queue/join.js",
-        from: "if (entry.inDoubt)\n                this.#queueOf(entry).leaveInBackground(entry);\n            else\n",
+        from: "if (entry.inDoubt)\n            this.#queueOf(entry).leaveInBackground(entry, beside?.leaveBy);\n        else\n",
         to: "",
       },
       NO_SWEEP,

@@ -56,6 +56,8 @@ class MultiLockHandle extends HoldBase implements MultiLock {
   readonly #holds: readonly HoldHandle[];
   readonly #controller = newController();
   #over = false;
+  /** It is lost, but its keys stay until the release. */
+  #givenUp = false;
   #explained: Promise<void> | undefined;
   #observed = false;
 
@@ -109,6 +111,7 @@ class MultiLockHandle extends HoldBase implements MultiLock {
 
   /** All names were held longer than `maxHoldMs`. The limits release them after the grace. */
   exceeded(maxHoldMs: number): void {
+    this.#givenUp = true;
     const loss = new LockLostError(this.label, this.facts.key, "max_hold", undefined, maxHoldMs);
     tellOutside(() => this.#controller.abort(loss));
     this.ended("max_hold", loss);
@@ -158,7 +161,7 @@ class MultiLockHandle extends HoldBase implements MultiLock {
   #end(reason: HoldEnd, lost?: HoldHandle): void {
     if (this.#over) return;
     this.#over = true;
-    this.limits?.stop();
+    this.stopLimits();
     const release = (): void => this.#holds.forEach((hold) => void hold.release());
     // The keys of the others may have gone with the same lease: then their delay keys stay.
     this.#explained = lost?.explained;
@@ -177,8 +180,8 @@ class MultiLockHandle extends HoldBase implements MultiLock {
     for (const hold of this.#holds) hold.refresh();
     this.#endWithHolds();
     this.limits?.refresh();
-    this.limits?.stop();
-    if (this.limits?.exceeded) await Promise.allSettled(this.#holds.map((hold) => hold.release()));
+    this.stopLimits();
+    if (this.#givenUp) await Promise.allSettled(this.#holds.map((hold) => hold.release()));
     await this.#explained;
     this.#controller.signal.throwIfAborted();
     this.#end(new LockReleasedError(this.label));

@@ -28,6 +28,10 @@ class Once {
 
   constructor(private readonly begin: () => Promise<void>) {}
 
+  get began(): boolean {
+    return this.#began;
+  }
+
   run(): Promise<void> {
     if (this.#began) return (this.#done ??= this.#own(new Promise((resolve) => (this.#settle = resolve))));
     this.#began = true;
@@ -48,18 +52,26 @@ class Once {
 /** A hold as its events describe it. */
 type DescribedHold = Omit<HoldLongMessage, "heldMs" | "warnHoldMs">;
 
+/** What may end a hold while its key is there: its maximum, or work that stands still. */
+export interface HoldLimit {
+  /** Ends the hold if its time is over, even if no timer has fired since, because the process was suspended. */
+  refresh(): void;
+  /** Milliseconds that are left, after `refresh`. */
+  remainingMs(): number;
+  stop(): void;
+}
+
 /** The hold of one name or of several whose time is limited. */
 interface LimitedHold {
   /** Called once. The hold is lost: its signal aborts, but its key stays. */
   exceeded(maxHoldMs: number): void;
-  /** Called after the grace. Deletes the key. */
-  release(): Promise<void>;
+  releaseAfter(graceMs: number): void;
   /** undefined once its end is published. */
   message(): DescribedHold | undefined;
 }
 
 /** undefined without limits, which is the usual case: such a hold has no timer. */
-function limitsOf(hold: LimitedHold, options: CheckedLock, clock: Clock): HoldLimits | undefined {
+function limitsOf(hold: LimitedHold, options: CheckedLock, clock: Clock): HoldLimit | undefined {
   if (options.maxHoldMs === undefined && options.warnHoldMs === undefined) return undefined;
   return new HoldLimits(hold, options, clock);
 }
@@ -69,13 +81,11 @@ function limitsOf(hold: LimitedHold, options: CheckedLock, clock: Clock): HoldLi
  * a grace: if both happened at once, the next holder could start while the work is still stopping. Its timers alone do not
  * keep the process alive.
  */
-class HoldLimits {
+class HoldLimits implements HoldLimit {
   readonly #since: number;
-  /** For the maximum, and then for the grace. */
   #timer: Timer | undefined;
   #warning: Timer | undefined;
-  #exceeded = false;
-  #stopped = false;
+  #over = false;
 
   constructor(
     private readonly hold: LimitedHold,
@@ -88,39 +98,24 @@ class HoldLimits {
     if (warnHoldMs !== undefined) this.#warning = this.#after(warnHoldMs, () => this.#warn(warnHoldMs));
   }
 
-  /** The hold was lost by its maximum, and by nothing else before. */
-  get exceeded(): boolean {
-    return this.#exceeded;
-  }
-
-  /** Milliseconds until the maximum, or Infinity without one. If the maximum has passed, this call applies it. */
+  /** Milliseconds until the maximum, or Infinity without one. */
   remainingMs(): number {
     this.refresh();
-    return this.#exceeded ? 0 : this.#leftMs;
+    return Math.max(0, this.#leftMs);
   }
 
-  /** Applies the maximum if it has passed, even if no timer has fired since, because the process was suspended. */
   refresh(): void {
     const { maxHoldMs, maxHoldGraceMs = 0 } = this.options;
-    if (maxHoldMs === undefined || !this.#counting || this.#leftMs > 0) return;
-    this.#cancel();
-    this.#exceeded = true;
+    if (maxHoldMs === undefined || this.#over || this.#leftMs > 0) return;
+    this.stop();
     this.hold.exceeded(maxHoldMs);
-    // A listener of the signal may have released the hold.
-    if (this.#stopped) return;
-    // Counted from here, not from the maximum: work that was suspended, or that is notified after a slow listener, has the whole
-    // grace.
-    this.#timer = this.#after(maxHoldGraceMs, () => void this.hold.release().catch(() => undefined));
+    this.hold.releaseAfter(maxHoldGraceMs);
   }
 
-  /** The hold has ended, or its key is being deleted. */
   stop(): void {
-    this.#stopped = true;
-    this.#cancel();
-  }
-
-  get #counting(): boolean {
-    return !this.#exceeded && !this.#stopped;
+    this.#over = true;
+    this.#timer?.cancel();
+    this.#warning?.cancel();
   }
 
   get #leftMs(): number {
@@ -131,7 +126,7 @@ class HoldLimits {
     // Past the limit, not on it: Node.js rounds down to whole milliseconds.
     this.#timer = this.#after(leftMs + 1, () => {
       this.refresh();
-      if (this.#counting) this.#awaitMaximum(this.#leftMs);
+      if (!this.#over) this.#awaitMaximum(this.#leftMs);
     });
   }
 
@@ -140,11 +135,6 @@ class HoldLimits {
     const described = this.hold.message();
     const heldMs = this.clock.monotonic() - this.#since;
     if (described) holdLongChannel.publish(withJson({ ...described, heldMs, warnHoldMs }));
-  }
-
-  #cancel(): void {
-    this.#timer?.cancel();
-    this.#warning?.cancel();
   }
 
   #after(delayMs: number, run: () => void): Timer {
@@ -189,7 +179,9 @@ export abstract class HoldBase implements LimitedHold {
   #reported: LockAbout | undefined;
   /** When the caller got it. */
   #since: number | undefined;
-  protected limits: HoldLimits | undefined;
+  protected limits: HoldLimit | undefined;
+  /** Until the key of a hold that is lost is deleted. */
+  #grace: Timer | undefined;
   /** The signals that `signalWith` has returned. */
   #with: WeakMap<AbortSignal, AbortSignal> | undefined;
   /** Private at run time, too: it leads to the credentials of the cluster. */
@@ -303,6 +295,20 @@ export abstract class HoldBase implements LimitedHold {
 
   waiters(): AsyncIterableIterator<Contender, undefined> {
     return new Waiters((listener) => this.listenForWaiters(listener));
+  }
+
+  /** A lost hold whose key is there is released after that time, unless a listener of its signal has done so, or its caller does before. */
+  releaseAfter(graceMs: number): void {
+    if (this.#released.began) return;
+    // Counted from here: work that was suspended, or that is notified after a slow listener, has the whole grace.
+    this.#grace = this.#lease.services.clock.after(graceMs, () => void this.release().catch(() => undefined));
+    this.#grace.unref?.();
+  }
+
+  /** The hold has ended otherwise, or its key is being deleted. */
+  protected stopLimits(): void {
+    this.limits?.stop();
+    this.#grace?.cancel();
   }
 
   release(): Promise<void> {

@@ -306,7 +306,7 @@ export class HoldHandle extends HoldBase implements Hold, Dependent {
     const loss = this.#keyLoss();
     if (this.#ended) return;
     // First: a listener of the signal may release the hold, which must not count as its maximum then.
-    this.limits?.stop();
+    this.stopLimits();
     this.#stop(loss);
     this.#queue.lost(this.#entry);
     this.#explained = inOwnContext(() => this.#explain(loss, this.heldMs));
@@ -337,7 +337,7 @@ export class HoldHandle extends HoldBase implements Hold, Dependent {
   }
 
   sessionEnded(reason: SessionEnd): void {
-    this.limits?.stop();
+    this.stopLimits();
     if (!this.#ended) this.#endWith(this.#lossWith(reason));
     this.#queue.lease.holds.delete(this);
   }
@@ -409,7 +409,7 @@ export class HoldHandle extends HoldBase implements Hold, Dependent {
     // Compares the deadline, too, but costs less than `refresh()`.
     if (lease.over) this.#endWithSession();
     this.limits?.refresh();
-    this.limits?.stop();
+    this.stopLimits();
     if (this.#givenUp) {
       await this.#leave().catch(() => undefined);
       lease.holdEnded(this);

@@ -29,7 +29,6 @@ import type { LockOptions, QueueWaitOptions, WaitOptions } from "../../lock/sess
 import { acquireChannel, electionChannel } from "../../base/telemetry/channels.js";
 import type { ElectionMessage } from "../../base/telemetry/messages.js";
 import { withJson } from "../../base/telemetry/publish.js";
-import type { Timer } from "../../base/util/clock.js";
 import { atCaller, withCallersStack } from "../../base/util/own-context.js";
 import { settleWithin } from "../../base/util/settle.js";
 import { Feed, QueueWatch } from "../../observe/queue-watch.js";
@@ -168,8 +167,6 @@ export class LeadershipHandle extends ExclusiveHoldHandle implements Leadership 
   #modified: bigint;
   #proclaiming: Promise<unknown> = Promise.resolve();
   #health: HealthWatch | undefined;
-  /** Until the key of a term that was not healthy is deleted. */
-  #grace: Timer | undefined;
 
   constructor(queue: Queue, entry: JoinedEntry, watched: boolean) {
     super(queue, entry, watched);
@@ -198,53 +195,20 @@ export class LeadershipHandle extends ExclusiveHoldHandle implements Leadership 
 
   /** Ends the term when its work is not healthy: the signal aborts, and after a grace the key is deleted. */
   watchHealth(options: CheckedHealth): void {
-    const { clock } = this.#lease.services;
     const failed = (reason: Error): void => {
       // Both deadlines may have passed while the process stood still: that of the lease is told, whatever looks first.
-      super.refresh();
+      this.refresh();
       if (this.end) return;
       this.giveUp(new LockLostError(this.name, this.key, "unhealthy", reason));
-      this.#grace = clock.after(options.graceMs, () => void this.release().catch(() => undefined));
+      this.releaseAfter(options.graceMs);
     };
-    this.#health = new HealthWatch(options, clock, { failed });
-  }
-
-  override keyDeleted(): void {
-    this.#health?.stop();
-    super.keyDeleted();
-  }
-
-  override get held(): boolean {
-    this.#health?.look();
-    return super.held;
-  }
-
-  override remainingMs(): number {
-    this.#health?.look();
-    return super.remainingMs();
-  }
-
-  override refresh(): void {
-    super.refresh();
-    this.#health?.look();
-  }
-
-  override ended(...how: Parameters<ExclusiveHoldHandle["ended"]>): void {
-    this.#health?.stop();
-    super.ended(...how);
-  }
-
-  protected override releaseOnce(): Promise<void> {
-    this.#health?.look();
-    this.#health?.stop();
-    return super.releaseOnce();
+    this.limits = this.#health = new HealthWatch(options, this.#lease.services.clock, { failed });
   }
 
   /** The work has ended: too late, if its limit has passed. */
   ignoreHealth(): void {
-    this.#health?.look();
+    this.#health?.refresh();
     this.#health?.stop();
-    this.#grace?.cancel();
   }
 
   async #proclaim(value: string): Promise<void> {

@@ -7,6 +7,7 @@ import {
 } from "../../base/options/check.js";
 import { type Clock, pause, type Timer } from "../../base/util/clock.js";
 import { inThisContext } from "../../base/util/own-context.js";
+import type { HoldLimit } from "../../lock/hold/hold-base.js";
 import { isError } from "../../base/util/realm.js";
 
 /** How `lead` learns that the work of a leader goes on. */
@@ -72,7 +73,7 @@ export interface HealthEnds {
 
 /**
  * Watches the work of one term, until it is stopped or has failed. Whatever finds out first looks at the clock: a timer, a heartbeat, a
- * reading of the hold, the end of the work (`look`). So the order of timers decides nothing.
+ * reading of the hold, the end of the work (`refresh`). So the order of timers decides nothing.
  *
  * - With heartbeats alone, all time counts, also that in which the process stood still. The first look after the limit ends the term, and a
  *   heartbeat after the limit is such a look.
@@ -80,7 +81,7 @@ export interface HealthEnds {
  *   frequent, so a long gap between two of them is one in which the loop stood still, and counts as `STILL_PART`. A call has hung if
  *   it has not answered at the limit, after the answers that have arrived are read.
  */
-export class HealthWatch {
+export class HealthWatch implements HoldLimit {
   /** `healthy` belongs to the caller of `lead`, as `work` does. */
   readonly #asCaller = inThisContext();
   readonly #mostMs: number;
@@ -110,12 +111,12 @@ export class HealthWatch {
 
   /** The work goes on, unless the limit has passed. */
   beat(): void {
-    this.look();
+    this.refresh();
     this.#limitMs = this.#ranMs + this.options.withinMs;
   }
 
   /** Ends the term if the limit has passed, even if no timer has run since: with `healthy`, once the answers that have arrived are read. */
-  look(): void {
+  refresh(): void {
     if (this.#over) return;
     const now = this.clock.monotonic();
     this.#ranMs += Math.min(now - this.#lookedAt, this.#mostMs);
@@ -123,6 +124,12 @@ export class HealthWatch {
     if (this.#ranMs < this.#limitMs) return;
     if (!this.options.healthy) return this.#fail("no heartbeat has come");
     this.#reading ??= this.clock.afterPendingEvents(() => this.#judge());
+  }
+
+  /** Nobody knows when the work stands still. */
+  remainingMs(): number {
+    this.refresh();
+    return Infinity;
   }
 
   stop(): void {
@@ -149,7 +156,7 @@ export class HealthWatch {
   }
 
   #next(): void {
-    this.look();
+    this.refresh();
     if (this.#lookedAt >= this.#askAt) this.#ask();
     if (!this.#over) this.#awaitNext();
   }

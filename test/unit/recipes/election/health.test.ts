@@ -43,7 +43,7 @@ type Watched = ReturnType<typeof watched>;
 const LOOKS: Readonly<Record<string, (it: Watched) => void>> = {
   "a timer": ({ clock }) => clock.advance(1),
   "a heartbeat": ({ watch }) => watch.beat(),
-  "a reading of the hold": ({ watch }) => watch.look(),
+  "a reading of the hold": ({ watch }) => watch.refresh(),
 };
 const ORDERS = Object.keys(LOOKS).flatMap((first) =>
   Object.keys(LOOKS).map((second) => [first, second] as const),

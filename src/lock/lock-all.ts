@@ -276,9 +276,9 @@ export class MultiWaiter implements Dependent, AuditedWait {
       // The answer of a join is always awaited: a delete sent before that answer could be executed first.
       // `over` reads the clock and ends the wait: the process may have been suspended before this answer was read.
       if (this.#gaveUp || this.lease.over) return this.#leave(entries);
-      if (joined.every(({ entry, result }) => result.state === "granted" && !entry.knownGone)) {
+      if (joined.every(({ result }) => result.state === "granted") && grantAll(entries)) {
         this.target.onAhead?.(0);
-        return grantAll(entries);
+        return entries;
       }
       this.#turns = new AllTurns(this.lease, entries);
       if (await this.#turns.granted) return entries;
@@ -302,9 +302,11 @@ export class MultiWaiter implements Dependent, AuditedWait {
   }
 }
 
-function grantAll(entries: readonly JoinedEntry[]): readonly JoinedEntry[] {
+/** False: none of them holds, for the key of one is known to be gone. */
+function grantAll(entries: readonly JoinedEntry[]): boolean {
+  if (entries.some(({ knownGone }) => knownGone)) return false;
   for (const entry of entries) queueOf(entry).grant(entry, GRANTED);
-  return entries;
+  return true;
 }
 
 /**
@@ -405,10 +407,9 @@ class AllTurns {
   #grant(): void {
     if (this.#over) return;
     // The answer may be older than what a watch has reported meanwhile.
-    if (this.entries.some(({ knownGone }) => knownGone)) return this.stop();
+    if (!grantAll(this.entries)) return this.stop();
     this.#over = true;
     for (const watch of this.#watches) watch.stop();
-    grantAll(this.entries);
     this.#resolve(true);
   }
 

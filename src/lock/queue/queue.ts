@@ -250,11 +250,9 @@ export class Queue {
       for (;;) {
         const joined = await this.lease.inFlight.track(this.owner.joiner.tryJoin(this, wanted));
         if (joined && this.lease.over) throw this.lease.signal.reason as Error;
-        if (joined?.entry.knownGone) this.#placeGone(joined.entry);
-        else {
-          if (joined) this.grant(joined.entry, joined.result);
-          return joined?.entry;
-        }
+        if (!joined) return undefined;
+        if (this.grant(joined.entry, joined.result)) return joined.entry;
+        this.#placeGone(joined.entry);
       }
     } finally {
       this.#trying--;
@@ -387,19 +385,19 @@ export class Queue {
 
   /** The turn of a waiter has come. */
   turnCame(waiter: Waiter, entry: JoinedEntry, result = GRANTED_UNSEEN): void {
-    if (entry.knownGone) return this.joinAnew(waiter, entry);
+    if (!this.grant(entry, result)) return this.joinAnew(waiter, entry);
     this.#waiting--;
     this.lease.waits.delete(waiter);
     waiter.succeed(entry);
-    this.grant(entry, result);
     this.#joinNext();
   }
 
   /**
-   * The only place where an entry begins to hold. Re-evaluates local waiters blocked only until then: each holds too, waits on its
-   * own or follows another.
+   * The only place where an entry begins to hold; false, and nothing is done, if its key is known to be gone. Re-evaluates local
+   * waiters blocked only until then: each holds too, waits on its own or follows another.
    */
-  grant(entry: JoinedEntry, { visible }: Granted): void {
+  grant(entry: JoinedEntry, { visible }: Granted): boolean {
+    if (entry.knownGone) return false;
     entry.beginsToHold();
     if (entry.mode.announcesGrant && !visible) this.#announceGrant(entry);
     let together = false;
@@ -411,6 +409,7 @@ export class Queue {
       this.#wait(waiter, next, UNKNOWN);
     }
     if (together) inOwnContext(() => void this.#grantTogether(entry));
+    return true;
   }
 
   /**

@@ -191,6 +191,9 @@ class MultiLockHandle extends HoldBase implements MultiLock {
 
 const NOTHING: RangeResult = { kvs: [], count: 0, more: false };
 
+/** A name that is waited for, with the create revision and the key of our entry, and how many are before it, as far as they are known. */
+type WaitedEntry = Pick<WaitSnapshot, "name" | "revision" | "key" | "ahead">;
+
 /** One call of `lockAll`, until the turn has come for every name or its caller gives up. */
 export class MultiWaiter implements Dependent, AuditedWait {
   readonly granted: Promise<readonly JoinedEntry[]>;
@@ -224,23 +227,16 @@ export class MultiWaiter implements Dependent, AuditedWait {
     this.granted.catch(() => undefined);
   }
 
-  /** A name that the call waits for, with the create revision of its entry; undefined if it has none yet. */
-  get waitingFor(): { readonly name: string; readonly revision: bigint | undefined } {
-    return this.#turns?.waitingFor ?? { name: this.target.names[0] as string, revision: undefined };
+  get waitingFor(): WaitedEntry {
+    const name = this.target.names[0] as string;
+    return this.#turns?.waitingFor ?? { name, revision: undefined, key: undefined, ahead: undefined };
   }
 
   describe(): WaitSnapshot {
-    const {
-      lease,
-      target: { names },
-    } = this;
-    const { name, revision } = this.waitingFor;
-    const waiting = this.#turns?.waiting(name);
-    const waitedMs = lease.services.clock.monotonic() - this.#since;
-    return {
-      ...{ kind: "all", label: undefined, names, name, leaseId: lease.leaseId, revision, waitedMs },
-      ...{ key: waiting?.key, ahead: waiting?.ahead },
-    };
+    const { leaseId, services } = this.lease;
+    const { names } = this.target;
+    const waitedMs = services.clock.monotonic() - this.#since;
+    return { kind: "all", label: undefined, names, leaseId, waitedMs, ...this.waitingFor };
   }
 
   /** The call has, or had, a place in each of the queues. */
@@ -337,16 +333,10 @@ class AllTurns {
     void this.#begin().catch((error: unknown) => this.#fail(error as Error));
   }
 
-  /** A name that is waited for, with the create revision of our entry. */
-  get waitingFor(): { readonly name: string; readonly revision: bigint } {
-    const [waiting = this.entries[0] as JoinedEntry] = this.#waiting;
-    return waiting;
-  }
-
-  /** The key under a name, and how many entries are before it, as far as that is known. */
-  waiting(name: string): { readonly key: string | undefined; readonly ahead: number | undefined } {
-    const entry = this.entries.find((each) => each.name === name);
-    return { key: entry?.key, ahead: entry && this.#turns.get(entry)?.ahead };
+  get waitingFor(): WaitedEntry {
+    const [entry = this.entries[0] as JoinedEntry] = this.#waiting;
+    const { name, revision, key } = entry;
+    return { name, revision, key, ahead: this.#turns.get(entry)?.ahead };
   }
 
   /** See `AuditedWait`. */

@@ -14,7 +14,7 @@ import {
   type When,
   whenEmpty,
 } from "./lock-mode.js";
-import type { LeaveBy, LockTable, Queue } from "./queue.js";
+import type { LeaveBy, LockTable, Queue, SessionEntries } from "./queue.js";
 import { joinRefused, joinTxn, tryTxn } from "./txns.js";
 
 /** The entry that a caller wants to put into each of its queues. */
@@ -175,8 +175,13 @@ export class Joiner {
       const revision = answer.succeeded ? answer.header.revision : executedAt(entries, answer);
       if (revision !== undefined)
         return entries.map((entry) => {
-          const joined = this.#confirm(entry, revision, answer.succeeded);
-          return typeof step === "string" ? this.#shown(joined, answer) : { entry: joined, result: GRANTED };
+          const { own } = this.#queueOf(entry);
+          if (!answer.succeeded) entry.foundExecuted();
+          const joined = entry.confirmed(revision);
+          own.add(joined);
+          return typeof step === "string"
+            ? joinedBy(joined, own, answer)
+            : { entry: joined, result: GRANTED };
         });
       found = answer.ranges;
     }
@@ -201,24 +206,6 @@ export class Joiner {
   #giveBack(entry: QueueEntry, beside: Beside | undefined): void {
     if (entry.inDoubt) this.#queueOf(entry).leaveInBackground(entry, beside?.leaveBy);
     else this.#discard(entry);
-  }
-
-  #confirm(entry: QueueEntry, revision: bigint, succeeded: boolean): JoinedEntry {
-    if (!succeeded) entry.foundExecuted();
-    const joined = entry.confirmed(revision);
-    this.#queueOf(entry).own.add(joined);
-    return joined;
-  }
-
-  /** What the answer to a join shows: of the entries before it, and of ours that it should contain. */
-  #shown(entry: JoinedEntry, { succeeded, ranges }: TxnAnswer): Joined {
-    const found = ranges.filter((range) => range !== undefined);
-    if (!succeeded || found.length === 0) return { entry, result: UNKNOWN };
-    const { own } = this.#queueOf(entry);
-    if (own.joined.length > 1) own.shownBy(entry.mode.readsToJoin(entry), found, entry.revision);
-    const result = entry.mode.joined(entry, found);
-    if (result.state === "waiting") entry.foundBefore(result.predecessor.revision);
-    return { entry, result, mismatch: entry.mismatchIn(found, true) };
   }
 
   /** Some keys are another client's, or missing: removes ours, so that other entries can be put. */
@@ -262,4 +249,14 @@ function executedAt(entries: readonly QueueEntry[], { ranges }: TxnAnswer): bigi
     return kv !== undefined && isOurs(entry, kv) && kv.createRevision === revision;
   });
   return executed ? revision : undefined;
+}
+
+/** What the answer to a join shows: of the entries before it, and of ours that it should contain. */
+function joinedBy(entry: JoinedEntry, own: SessionEntries, { succeeded, ranges }: TxnAnswer): Joined {
+  const found = ranges.filter((range) => range !== undefined);
+  if (!succeeded || found.length === 0) return { entry, result: UNKNOWN };
+  if (own.joined.length > 1) own.shownBy(entry.mode.readsToJoin(entry), found, entry.revision);
+  const result = entry.mode.joined(entry, found);
+  if (result.state === "waiting") entry.foundBefore(result.predecessor.revision);
+  return { entry, result, mismatch: entry.mismatchIn(found, true) };
 }

@@ -1,4 +1,5 @@
 import { LockLostError, LockReleasedError } from "../errors.js";
+import type { Contender } from "../contender.js";
 import type { Txn } from "../etcd/port.js";
 import { acquire, type Acquirer, holdOf, queueOf } from "./hold/acquire.js";
 import { type AcquireTarget, type HoldFacts, type LockAbout, traceAcquire } from "./hold/events.js";
@@ -100,8 +101,28 @@ class MultiLockHandle extends HoldBase implements MultiLock {
   }
 
   listenForWaiters(listener: WantedListener): () => void {
-    const ends = this.#holds.map((hold) => hold.listenForWaiters(listener));
-    return () => ends.forEach((end) => end());
+    const { signal } = this;
+    // A call for several of the names is one waiter, with one revision.
+    let last: bigint | undefined;
+    const told = (waiter: Contender): void => {
+      if (!this.held || waiter.revision === last) return;
+      last = waiter.revision;
+      listener.told(waiter);
+    };
+    const over = (error?: Error): void => {
+      stop();
+      listener.over(error);
+    };
+    const ends = this.#holds.map((hold) => hold.listenForWaiters({ told, over }));
+    // All are lost with one of them, and with `maxHoldMs`, before the others are released.
+    const lost = (): void => over();
+    const stop = (): void => {
+      signal.removeEventListener("abort", lost);
+      for (const end of ends) end();
+    };
+    if (signal.aborted) void Promise.resolve().then(lost);
+    else signal.addEventListener("abort", lost);
+    return stop;
   }
 
   remainingMs(): number {

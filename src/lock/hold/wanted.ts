@@ -1,17 +1,22 @@
 import type { Contender } from "../../contender.js";
 import type { Range, WatchEvent } from "../../etcd/port.js";
 import type { Watch, WatchListener } from "../../etcd/watch-hub.js";
-import type { Timer } from "../../base/util/clock.js";
-import { inOwnContext, queueMicrotask, tellOutside } from "../../base/util/own-context.js";
+import type { Clock, Timer } from "../../base/util/clock.js";
+import { MAX_PERMITS } from "../../keys.js";
+import { inOwnContext, tellOutside } from "../../base/util/own-context.js";
 import type { JoinedEntry } from "../queue/entry.js";
 import { type LockMode, otherRanges, queueRange, type RangeResult } from "../queue/lock-mode.js";
 import type { Queue } from "../queue/queue.js";
 import { byAge, SeenEntry, splitQueue, withoutDelayKeys } from "../queue/seen-entry.js";
 
-/** After the first waiter, its holder is told of one later waiter in this time at most. */
+/** After one waiter, its holder is told of the next one so much later, unless nobody waited in between. */
 const TELL_MS = 1000;
+/** A busy semaphore changes all the time: who waits for a permit is read so often at most. */
+const LOOK_MS = 100;
 /** A read returns so many keys beside those that may hold: more are dead, or of names below, only by misuse. */
 const BESIDE = 64;
+/** So many of the waiters that a holder was told of are remembered, so that it's not told of them again. */
+const TOLD = 64;
 
 /** A hold, as far as it matters to whoever tells it that it is wanted. */
 interface Holding {
@@ -21,7 +26,7 @@ interface Holding {
 
 export interface WantedListener {
   told(waiter: Contender): void;
-  /** The hold has ended, or etcd has refused the watch: there is nothing more to tell. */
+  /** The hold has ended, or etcd has refused to show the queue: there is nothing more to tell. */
   over(error?: Error): void;
 }
 
@@ -30,14 +35,16 @@ const demands = new WeakMap<Queue, Demand>();
 /**
  * Who waits behind the holds of one session in one queue. All of them wait for the same entries: whoever waits, waits for each of them.
  * In etcd's queue, a join is all that it takes to ask a holder to leave. The watch begins when the first hold asks, and ends with the last
- * hold that has asked.
+ * hold that has asked. A read shows who waits, when the watch is there and when the first waiter has left; between two reads, each new key
+ * is a waiter.
  */
 export class Demand implements WatchListener {
-  readonly #asking = new Map<Holding, Set<WantedListener>>();
+  /** By hold, its listeners, each with the create revision of the last waiter that it was told of. */
+  readonly #asking = new Map<Holding, Map<WantedListener, bigint>>();
   readonly #mode: LockMode;
   #watch: Watch | undefined;
   #refused: Error | undefined;
-  /** Waits, and was there by the latest event and answer. */
+  /** Waits, by the latest event and answer. */
   #waiter: SeenEntry | undefined;
   /** The latest event: no older answer counts. */
   #atLeast = 0n;
@@ -45,8 +52,11 @@ export class Demand implements WatchListener {
   #seenAt = 0n;
   #looking = false;
   #lookAgain = false;
-  /** The last one that the holds were told of. */
-  #told: SeenEntry | undefined;
+  #lookedMs = -Infinity;
+  /** Until the next read. */
+  #pause: Timer | undefined;
+  /** Create revisions of those that the holds were told of, the latest last. */
+  readonly #told = new Set<bigint>();
   #toldMs = -Infinity;
   /** To be told when the time for the next one has come. */
   #next: SeenEntry | undefined;
@@ -75,14 +85,13 @@ export class Demand implements WatchListener {
   /** Returns the function that ends it. The listener is called after this has returned. */
   listen(hold: Holding, listener: WantedListener): () => void {
     const listeners = this.#begin(hold);
-    listeners.add(listener);
-    const known = this.#waiter;
+    listeners.set(listener, 0n);
     const first = (): void => {
-      if (!listeners.has(listener)) return;
-      if (this.#refused) listener.over(this.#refused);
-      else if (this.#isBehind(known, hold) && hold.held) this.#call(listener, known);
+      if (this.#refused && listeners.has(listener)) listener.over(this.#refused);
+      else if (this.#waiter) this.#call(hold, listener, this.#waiter);
     };
-    if (known || this.#refused) inOwnContext(() => queueMicrotask(first));
+    // A turn later, so that a listener which adds itself again does not keep everything else from running.
+    if (this.#waiter || this.#refused) inOwnContext(() => this.#clock.after(0, first));
     return () => void listeners.delete(listener);
   }
 
@@ -91,17 +100,22 @@ export class Demand implements WatchListener {
     const listeners = this.#asking.get(hold);
     if (!listeners) return;
     this.#asking.delete(hold);
-    if (this.#asking.size === 0) {
+    if (this.#over) {
       demands.delete(this.queue);
-      this.#watch?.cancel();
-      this.#watch = undefined;
-      this.#timer?.cancel();
+      this.#stop();
     }
-    for (const listener of listeners) listener.over();
+    for (const listener of [...listeners.keys()]) listener.over();
   }
 
-  #begin(hold: Holding): Set<WantedListener> {
-    const listeners = this.#asking.get(hold) ?? new Set();
+  #stop(): void {
+    this.#watch?.cancel();
+    this.#watch = this.#waiter = this.#next = undefined;
+    this.#timer?.cancel();
+    this.#pause?.cancel();
+  }
+
+  #begin(hold: Holding): Map<WantedListener, bigint> {
+    const listeners = this.#asking.get(hold) ?? new Map<WantedListener, bigint>();
     this.#asking.set(hold, listeners);
     if (!this.#watch && !this.#refused) inOwnContext(() => this.interrupted());
     return listeners;
@@ -110,47 +124,57 @@ export class Demand implements WatchListener {
   interrupted(): void {
     if (this.#over) return;
     const { watches } = this.queue.lease.services;
-    // The next member, or an etcd that was restored, may be at an earlier revision.
-    this.#atLeast = this.#seenAt = 0n;
     this.#watch = watches.watch({ ...queueRange(this.queue.path), events: "ALL" }, this);
+    this.#forget();
   }
 
   /** Who joined before the watch began is not reported. */
   created(): void {
+    this.#forget();
     void this.#look();
   }
 
+  /** The next member, or an etcd that was restored, may be at an earlier revision. */
+  #forget(): void {
+    this.#next = undefined;
+    this.#atLeast = this.#seenAt = 0n;
+  }
+
   refused(error: Error): void {
+    if (this.#over) return;
     this.#refused = error;
-    this.#waiter = undefined;
-    for (const listeners of this.#asking.values()) for (const listener of listeners) listener.over(error);
+    this.#stop();
+    for (const listeners of this.#asking.values())
+      for (const listener of [...listeners.keys()]) listener.over(error);
   }
 
   events(events: readonly WatchEvent[]): void {
-    let joined: SeenEntry | undefined;
+    let joined: SeenEntry[] = [];
     let changed = false;
     for (const { kind, kv } of events) {
       if (kv.modRevision <= this.#seenAt) continue;
       if (kv.modRevision > this.#atLeast) this.#atLeast = kv.modRevision;
-      const isNew = kind === "PUT" && kv.createRevision === kv.modRevision;
-      const entry = isNew ? new SeenEntry(kv) : undefined;
-      if (entry && this.#mayWait(entry)) joined = entry;
-      else if (kind === "DELETE") changed ||= this.#left(kv.key.toString());
+      const key = kv.key.toString();
+      if (kind === "DELETE") {
+        joined = joined.filter((entry) => entry.key !== key);
+        if (this.#next?.key === key) this.#next = undefined;
+        changed ||= this.#waiter?.key === key;
+      } else if (kv.createRevision === kv.modRevision) joined.push(new SeenEntry(kv));
     }
+    const newest = withoutDelayKeys(joined).findLast((entry) => this.#mayWait(entry));
     // Who waits for a permit, only a read shows: whatever changes may have freed one.
-    if (changed || this.#mode.permits !== undefined || (joined && this.#seenAt === 0n)) void this.#look();
-    else if (joined && !this.#looking) this.#waits(joined, this.#waiter ?? joined);
-    else if (joined) this.#lookAgain = true;
-  }
-
-  /** Whether it was the one that is known to wait. */
-  #left(key: string): boolean {
-    if (this.#next?.key === key) this.#next = undefined;
-    return this.#waiter?.key === key;
+    if (this.#mode.permits !== undefined) return this.#lookSoon();
+    if (changed) void this.#look();
+    // Before the first answer, that one is on its way, and is not older: see `#atLeast`.
+    else if (newest && this.#seenAt > 0n) this.#waits(newest, this.#waiter ?? newest);
   }
 
   get #over(): boolean {
     return this.#asking.size === 0;
+  }
+
+  get #clock(): Clock {
+    return this.queue.lease.services.clock;
   }
 
   #isBehind(entry: SeenEntry | undefined, { revision }: Holding): entry is SeenEntry {
@@ -165,34 +189,51 @@ export class Demand implements WatchListener {
     return !(this.#mode.folder === "/read" && place === "reader");
   }
 
-  /** Never rejects: it ends with the session, as its holds do. */
+  #lookSoon(): void {
+    const leftMs = this.#lookedMs + LOOK_MS - this.#clock.monotonic();
+    if (leftMs <= 0) return void this.#look();
+    this.#pause ??= this.queue.lease.services.timers.add(leftMs, () => {
+      this.#pause = undefined;
+      void this.#look();
+    });
+  }
+
+  /** Never rejects. */
   async #look(): Promise<void> {
     this.#lookAgain = true;
     if (this.#looking) return;
     this.#looking = true;
-    const { client } = this.queue.lease.services;
-    while (this.#lookAgain && !this.#over) {
+    while (this.#lookAgain && !this.#over && !this.#refused) {
       this.#lookAgain = false;
+      this.#lookedMs = this.#clock.monotonic();
       const watch = this.#watch;
       try {
-        const { ranges, header } = await client.ranges(
-          this.#reads,
-          this.queue.lease.policy("read the queue"),
-        );
-        if (header.revision < this.#atLeast || watch !== this.#watch) this.#lookAgain = true;
-        else if (!this.#over) this.#found(this.#waiterIn(ranges), header.revision);
-      } catch {
-        break;
+        const { waiter, revision } = await this.#read();
+        if (revision < this.#atLeast || watch !== this.#watch) this.#lookAgain = true;
+        else if (!this.#over) this.#found(waiter, revision);
+      } catch (error) {
+        // The end of the session ends its holds, too.
+        if (!this.queue.lease.over) this.refused(error as Error);
       }
     }
     this.#looking = false;
   }
 
-  get #reads(): readonly Range[] {
-    const { path } = this.queue;
-    const oldest = { order: "oldest first", limit: (this.#mode.permits ?? 1) + BESIDE } as const;
-    if (this.#mode.folder === "/read") return otherRanges(path).map((range) => ({ ...oldest, ...range }));
-    return [{ ...oldest, ...queueRange(path) }];
+  async #read(): Promise<{ readonly waiter: SeenEntry | undefined; readonly revision: bigint }> {
+    const { lease, path } = this.queue;
+    const { permits = 1, folder } = this.#mode;
+    const ranges = folder === "/read" ? otherRanges(path) : [queueRange(path)];
+    // The number of permits that rules may be a larger one than ours.
+    for (let limit = permits + BESIDE; ; limit = MAX_PERMITS + BESIDE) {
+      const oldest = ranges.map((range): Range => ({ order: "oldest first", limit, ...range }));
+      const { ranges: results, header } = await lease.services.client.ranges(
+        oldest,
+        lease.policy("read the queue"),
+      );
+      const waiter = this.#waiterIn(results);
+      const isAll = !results.some(({ more }) => more) || limit > MAX_PERMITS;
+      if (waiter || isAll) return { waiter, revision: header.revision };
+    }
   }
 
   #waiterIn(results: readonly RangeResult[]): SeenEntry | undefined {
@@ -204,20 +245,24 @@ export class Demand implements WatchListener {
 
   #found(waiter: SeenEntry | undefined, revision: bigint): void {
     this.#seenAt = revision;
-    if (waiter) return this.#waits(waiter, waiter);
-    this.#waiter = this.#told = this.#next = undefined;
+    if (waiter) return this.#waits(this.#next ?? waiter, waiter);
+    this.#waiter = this.#next = undefined;
+    // Whoever comes next is the first one.
     this.#toldMs = -Infinity;
   }
 
-  /** `first`: known to wait. */
+  /** `first` is known to wait, and so is `entry`, of which the holds are told unless they were. */
   #waits(entry: SeenEntry, first: SeenEntry): void {
     this.#waiter = first;
-    if (this.#told?.createRevision === entry.createRevision && this.#told.key === entry.key) return;
+    if (this.#told.has(entry.createRevision)) return;
     this.#next = entry;
-    const { clock } = this.queue.lease.services;
-    const leftMs = this.#toldMs + TELL_MS - clock.monotonic();
-    if (leftMs <= 0) return this.#tell();
-    this.#timer ??= this.queue.lease.services.timers.add(leftMs, () => this.#tell());
+    const leftMs = this.#toldMs + TELL_MS - this.#clock.monotonic();
+    if (leftMs <= 0) this.#tell();
+    else this.#tellIn(leftMs);
+  }
+
+  #tellIn(ms: number): void {
+    this.#timer ??= this.queue.lease.services.timers.add(ms, () => this.#tell());
   }
 
   #tell(): void {
@@ -225,15 +270,24 @@ export class Demand implements WatchListener {
     this.#timer = undefined;
     const waiter = this.#next;
     if (!waiter) return;
+    // After a suspend, all of them are in doubt until a renewal is answered.
+    if (![...this.#asking.keys()].some(({ held }) => held)) return this.#tellIn(TELL_MS);
     this.#next = undefined;
-    this.#told = waiter;
-    this.#toldMs = this.queue.lease.services.clock.monotonic();
-    for (const [hold, listeners] of this.#asking)
-      for (const listener of listeners)
-        if (this.#isBehind(waiter, hold) && hold.held) this.#call(listener, waiter);
+    this.#told.add(waiter.createRevision);
+    const [oldest] = this.#told;
+    if (this.#told.size > TOLD && oldest !== undefined) this.#told.delete(oldest);
+    this.#toldMs = this.#clock.monotonic();
+    for (const [hold, listeners] of [...this.#asking])
+      for (const listener of [...listeners.keys()]) this.#call(hold, listener, waiter);
   }
 
-  #call(listener: WantedListener, waiter: SeenEntry): void {
+  /** A listener before it may have removed this one, or ended the hold. */
+  #call(hold: Holding, listener: WantedListener, waiter: SeenEntry): void {
+    const listeners = this.#asking.get(hold);
+    const last = listeners?.get(listener);
+    if (last === undefined || last === waiter.createRevision) return;
+    if (!this.#isBehind(waiter, hold) || !hold.held) return;
+    listeners?.set(listener, waiter.createRevision);
     listener.told(waiter.contenderIn(this.entry.name, "waiting"));
   }
 }
@@ -269,6 +323,7 @@ export class Waiters implements AsyncIterableIterator<Contender, undefined>, Wan
   }
 
   told(waiter: Contender): void {
+    if (this.#over) return;
     const pending = this.#pending.shift();
     if (pending) pending.resolve({ done: false, value: waiter });
     else this.#latest = waiter;
@@ -278,6 +333,7 @@ export class Waiters implements AsyncIterableIterator<Contender, undefined>, Wan
     if (this.#over) return;
     this.#over = true;
     this.#latest = undefined;
+    this.#stop();
     for (const { resolve, reject } of this.#pending.splice(0)) {
       if (error) reject(error);
       else resolve(DONE);
@@ -296,7 +352,6 @@ export class Waiters implements AsyncIterableIterator<Contender, undefined>, Wan
   }
 
   return(): Promise<Result> {
-    this.#stop();
     this.over();
     return Promise.resolve(DONE);
   }

@@ -222,8 +222,8 @@ export const OTHERS: readonly Mutant[] = [
       { file: "lock/hold/hold.js", from: "this.#asked?.ended(this);", to: "" },
       {
         file: "lock/hold/wanted.js",
-        from: "if (this.#isBehind(waiter, hold) && hold.held)",
-        to: "if (this.#isBehind(waiter, hold))",
+        from: "if (!this.#isBehind(waiter, hold) || !hold.held)",
+        to: "if (!this.#isBehind(waiter, hold))",
       },
     ],
     hunt: t1(["link-reset"], { wanted: true, camp: 0.5 }),
@@ -234,8 +234,8 @@ export const OTHERS: readonly Mutant[] = [
     patches: [
       {
         file: "lock/hold/wanted.js",
-        from: "void this.#look();\n    }\n    refused",
-        to: "if (!this.looked)\n            void this.#look();\n        this.looked = true;\n    }\n    refused",
+        from: "this.#forget();\n        void this.#look();",
+        to: "this.#forget();\n        if (!this.looked)\n            void this.#look();\n        this.looked = true;",
       },
     ],
     hunt: t1(["link-reset"], { wanted: true, camp: 0.5 }),

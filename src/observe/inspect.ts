@@ -129,10 +129,12 @@ function textOf(data: StateData): string {
   ].join("\n");
 }
 
-function lineOf({ state, owner, since, key, revision, leaseId, ttlRemainingMs }: Contender): string {
+function lineOf(contender: Contender): string {
+  const { state, owner, reason, since, key, revision, leaseId, ttlRemainingMs } = contender;
   return [
     state,
     owner === undefined ? printable(key) : `${printable(owner)}  ${printable(key)}`,
+    ...(reason === undefined ? [] : [`because "${printable(reason)}"`]),
     `revision ${revision}`,
     `lease ${leaseId.toString(16)}`,
     ...(since === undefined ? [] : [`since ${since.toISOString()}`]),

@@ -283,7 +283,9 @@ describe("the page", () => {
     const stop = new AbortController();
     const waits: Promise<unknown>[] = [];
     for (const session of [other, third, other, other]) {
-      waits.push(new Mutex(session, "crowd/a").lock({ signal: stop.signal }).catch(() => undefined));
+      const reason = `reason ${session === other ? "of web-2" : waits.length}`;
+      const options = { signal: stop.signal, reason };
+      waits.push(new Mutex(session, "crowd/a").lock(options).catch(() => undefined));
       await expect.poll(async () => (await inspect(cluster, "crowd/a")).total.waiters).toBe(waits.length);
     }
     const tab = await visit(`${(await serve({ prefix: "crowd/" })).url}#queue=crowd%2Fa`);
@@ -292,7 +294,7 @@ describe("the page", () => {
       .poll(() => tab.evaluate(`${lines}.map((line) => line.querySelector(".place").textContent)`))
       .toEqual(["1.", "2."]);
 
-    expect(await textOf(tab, "#detail .crowd summary")).toMatch(/^1\.web-23 waiters · \d+ s$/);
+    expect(await textOf(tab, "#detail .crowd summary")).toMatch(/^1\.web-2reason of web-23 waiters · \d+ s$/);
     expect(await tab.evaluate("document.querySelector('.crowd .waiter').checkVisibility()")).toBe(false);
     await tab.click("#detail .crowd summary");
     expect(
@@ -346,11 +348,12 @@ describe("the page", () => {
     await lock.release();
   });
 
-  test("shows hostile names and owners as text", async () => {
+  test("shows hostile names, owners and reasons as text", async () => {
     const name = 'evil/<img src=x onerror="alert(1)">\u202e"\'';
     await using session = await Session.open(cluster, { owner: "<script>alert(2)</script>\u0007" });
-    const lock = await new Mutex(session, name).lock();
-    const tab = await visit((await serve({ prefix: "evil/" })).url);
+    const reason = `<img src=x onerror="alert(3)">\u202e${"r".repeat(200)}`;
+    const lock = await new Mutex(session, name).lock({ reason });
+    const tab = await visit((await serve({ prefix: "evil/" })).url, NARROW);
     await tab.waitForSelector("#rows a");
     await tab.click("#rows a");
     await tab.waitForSelector("#detail .person");
@@ -359,6 +362,8 @@ describe("the page", () => {
     expect(row?.[0]).toBe('evil/<img src=x onerror="alert(1)">\\u202e"\'');
     expect(row?.[2]).toBe("<script>alert(2)</script>\\u0007");
     expect(await textOf(tab, "#detail h2")).toBe(row?.[0]);
+    expect(await textOf(tab, "#detail .person .reason")).toBe(reason.replace("\u202e", "\\u202e"));
+    expect(await tab.evaluate("document.documentElement.scrollWidth <= innerWidth")).toBe(true);
     expect(await tab.evaluate('document.querySelectorAll("img, body script").length')).toBe(0);
     expect(complaints).toEqual([]);
     await lock.release();

@@ -96,14 +96,14 @@ const WIDE =
 /** A name, or a key: never cut, because the user may copy it. */
 const WHOLE = new Set(["NAME", "KEY"]);
 /** Cut where there is no room. */
-const TEXTS = new Set(["HOLDER", "OWNER"]);
+const TEXTS = new Set(["HOLDER", "OWNER", "REASON"]);
 /** Left out where there is no room, the first one first: the key has the lease, and JOINED says when. */
 const OPTIONAL = ["SINCE", "LEASE"];
 const TEXT_WIDTH = 16;
 
 /**
  * A table that is written page by page, under one line of titles: a column is as wide as its widest cell so far. On a terminal of
- * `room` columns, columns that there is no room for are left out, and owners are cut. A name or a key that does not fit stands on a line
+ * `room` columns, columns that there is no room for are left out, and owners and reasons are cut. A name or a key that does not fit stands on a line
  * of its own.
  */
 export class GrowingTable {
@@ -349,6 +349,20 @@ export const ownerText = ({
   return owner ?? value ?? `other client (${lease})`;
 };
 
+/** Undefined for an empty one, too, which another client may have written. */
+export const reasonOf = ({ reason }: Pick<Contender, "reason">): string | undefined =>
+  reason === "" ? undefined : reason;
+
+/** `who` with the reason that its caller has given, as in "web-3:4242 (deploy 4711)". */
+export function withReason(who: string, contender: Pick<Contender, "reason">): string {
+  const reason = reasonOf(contender);
+  return reason === undefined ? who : `${who} (${reason})`;
+}
+
+/** Whom an entry belongs to, and why it is there. */
+export const whoText = (contender: Pick<Contender, "owner" | "value" | "leaseId" | "reason">): string =>
+  withReason(ownerText(contender), contender);
+
 /** Both spellings of a lease ID, as every line has them. */
 export const leaseJson = (leaseId: bigint): Pick<ContenderJson, "leaseId" | "lease"> => ({
   leaseId: leaseId.toString(),
@@ -357,7 +371,7 @@ export const leaseJson = (leaseId: bigint): Pick<ContenderJson, "leaseId" | "lea
 
 /** Without what is undefined. */
 export const contenderJson = (contender: Omit<Contender, "toJSON">): ContenderJson => {
-  const { name, key, state, revision, leaseId, owner, since, value, ttlRemainingMs } = contender;
+  const { name, key, state, revision, leaseId, owner, reason, since, value, ttlRemainingMs } = contender;
   return {
     name,
     key,
@@ -365,6 +379,7 @@ export const contenderJson = (contender: Omit<Contender, "toJSON">): ContenderJs
     revision: revision.toString(),
     ...leaseJson(leaseId),
     ...(owner !== undefined && { owner }),
+    ...(reason !== undefined && { reason }),
     ...(value !== undefined && { value }),
     ...(since !== undefined && { since: since.toISOString() }),
     ...(ttlRemainingMs !== undefined && { ttlRemainingMs }),

@@ -21,6 +21,8 @@ export interface ContenderJson {
   readonly lease: string;
   /** Missing for entries of other clients, as is `since`. */
   readonly owner?: string;
+  /** Why its caller wants the lock, or holds it, cut at 256 bytes; missing if the caller has not said so. */
+  readonly reason?: string;
   /** ISO 8601: when it joined the queue, by its own clock. */
   readonly since?: string;
   /** What a leader or a candidate has campaigned with or proclaimed, cut at 256 bytes. */
@@ -102,6 +104,17 @@ export interface StartedJson {
   readonly pid: number;
 }
 
+/** `run` and `lead` with --on-wanted, on standard error: another client waits for the lock, and the command was sent the signal. */
+export interface WantedJson {
+  readonly event: "wanted";
+  readonly name: string;
+  /** As in the flag. */
+  readonly signal: string;
+  /** The first in line, if several wait. */
+  readonly waiter: ContenderJson;
+  readonly message: string;
+}
+
 /** `run` and `lead`, on standard error: SIGTERM was sent to the command, or to what it has left behind. */
 export interface EndingJson {
   readonly event: "ending";
@@ -176,7 +189,15 @@ export interface OnceJson {
 
 /** A line of `run` or `lead` on standard error. Their standard output belongs to the command. */
 export type RunJson =
-  WaitingJson | StartedJson | EndingJson | ControlJson | LostJson | RetryingJson | SlotJson | OnceJson;
+  | WaitingJson
+  | StartedJson
+  | WantedJson
+  | EndingJson
+  | ControlJson
+  | LostJson
+  | RetryingJson
+  | SlotJson
+  | OnceJson;
 
 /** `top`: the locks that changed since the line before; in the first line, all. */
 export interface LocksJson {

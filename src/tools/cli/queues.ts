@@ -33,6 +33,8 @@ import {
   hexLease,
   holderCell,
   ownerText,
+  reasonOf,
+  whoText,
 } from "./io.js";
 import type { LockJson, QueueJson, ReleaseJson } from "./json-types.js";
 
@@ -46,19 +48,30 @@ const NONE = "-";
 const ageText = ({ since }: Contender, now: number): string =>
   since === undefined ? NONE : formatDuration(now - since.getTime());
 
-const TITLES = ["STATE", "OWNER", "JOINED", "SINCE", "TTL LEFT", "LEASE", "FENCE", "KEY"];
+type Column = readonly [title: string, cell: (contender: Contender, now: number) => string];
 
-/** Under `TITLES`. */
-const rowOf = (contender: Contender, now: number): string[] => [
-  contender.state === "dead" ? `dead, ${freeText(contender.ttlRemainingMs)}` : contender.state,
-  ownerText(contender),
-  ageText(contender, now),
-  contender.since?.toISOString() ?? NONE,
-  contender.ttlRemainingMs === undefined ? NONE : formatDuration(contender.ttlRemainingMs),
-  contender.leaseId === 0n ? NONE : hexLease(contender.leaseId),
-  contender.revision.toString(),
-  contender.key,
+const COLUMNS: readonly Column[] = [
+  ["STATE", ({ state, ttlRemainingMs }) => (state === "dead" ? `dead, ${freeText(ttlRemainingMs)}` : state)],
+  ["OWNER", ownerText],
+  ["REASON", (contender) => reasonOf(contender) ?? NONE],
+  ["JOINED", ageText],
+  ["SINCE", ({ since }) => since?.toISOString() ?? NONE],
+  ["TTL LEFT", ({ ttlRemainingMs: ms }) => (ms === undefined ? NONE : formatDuration(ms))],
+  ["LEASE", ({ leaseId }) => (leaseId === 0n ? NONE : hexLease(leaseId))],
+  ["FENCE", ({ revision }) => revision.toString()],
+  ["KEY", ({ key }) => key],
 ];
+
+/** Without reasons if nobody has given one. */
+function columnsFor(contenders: readonly Contender[]): readonly Column[] {
+  const hasReasons = contenders.some((contender) => reasonOf(contender) !== undefined);
+  return hasReasons ? COLUMNS : COLUMNS.filter(([title]) => title !== "REASON");
+}
+
+const titlesOf = (columns: readonly Column[]): string[] => columns.map(([title]) => title);
+
+const rowOf = (columns: readonly Column[], contender: Contender, now: number): string[] =>
+  columns.map(([, cell]) => cell(contender, now));
 
 /** The names in one request to the library: enough for few requests, and few enough for the first lines to come at once. */
 const PAGE = 200;
@@ -98,7 +111,7 @@ export const ls = command({
 const cells = ({ name, kind, holder, waiters }: LockSummary, now: number): string[] => [
   name,
   kind,
-  holder === undefined ? NONE : holderCell(ownerText(holder), holder),
+  holder === undefined ? NONE : holderCell(whoText(holder), holder),
   holder === undefined ? NONE : ageText(holder, now),
   waiters.toString(),
 ];
@@ -119,7 +132,7 @@ export const show = command({
   help: [
     "Shows the holders and the waiters of a lock or an election in the order of the queue, of all clients: leasehold, Go, etcdctl, " +
       "jetcd.",
-    "JOINED: age of the entry. SINCE: when it joined. Both by the client's clock; - if the client writes no time. " +
+    "REASON: why its caller wants the lock, if it has said so. JOINED: age of the entry. SINCE: when it joined. Both by the client's clock; - if the client writes no time. " +
       "LEASE: the ID for etcdctl lease. FENCE: the create revision of the key, which is the fence of an exclusive lock.",
     "A dead entry keeps its place until the release delay of its session is over.",
     "Exit code 1: no client holds or waits.",
@@ -149,9 +162,10 @@ const queueJson = ({ name, kind, holders, waiters, total, revision }: QueueState
 function textOf(queue: QueueState, now: number, stdout: Output): string {
   const { name, kind, holders, waiters, total } = queue;
   if (total.holders + total.waiters === 0) return "";
+  const columns = columnsFor([...holders, ...waiters]);
   const rows = (contenders: QueueState["holders"]): string[][] =>
-    contenders.map((contender) => rowOf(contender, now));
-  const table = tableFor(TITLES, stdout);
+    contenders.map((contender) => rowOf(columns, contender, now));
+  const table = tableFor(titlesOf(columns), stdout);
   const [title, numbers] = [printable(name, Infinity), `${kind}  ${countsText(queue)}`];
   const room = stdout.isTTY ? columnsOf(stdout) : Infinity;
   return [
@@ -290,7 +304,8 @@ async function noEntry(io: Io, word: string, wantsJson: boolean): Promise<number
 }
 
 function questionOf({ queue, entry }: Found, now: number, stderr: Output): string {
-  const lines = tableFor(TITLES, stderr).add([rowOf(entry, now)]);
+  const columns = columnsFor([entry]);
+  const lines = tableFor(titlesOf(columns), stderr).add([rowOf(columns, entry, now)]);
   return `${printable(queue.name, Infinity)}  ${queue.kind}  ${queue.total.waiters} waiting\n${lines}Remove it?`;
 }
 

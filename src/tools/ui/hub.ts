@@ -190,6 +190,7 @@ const personOf = ({
   key,
   state,
   owner,
+  reason,
   value,
   revision,
   leaseId,
@@ -198,6 +199,7 @@ const personOf = ({
 }: Contender): Person => ({
   key: shortKey(key),
   owner: owner ?? value ?? null,
+  reason: reason ?? null,
   revision: String(revision),
   lease: leaseId.toString(16),
   since: since?.getTime() ?? null,

@@ -60,6 +60,8 @@ export interface Person {
   /** In hexadecimal, as etcdctl has it. */
   readonly lease: string;
   readonly owner: string | null;
+  /** Why its caller wants the lock, or holds it. */
+  readonly reason: string | null;
   /** The create revision: the fence of a holder. */
   readonly revision: string;
   /** When it joined the queue, by its own clock. */

@@ -99,6 +99,29 @@ describe("the events", () => {
     ]);
   });
 
+  test("of a queue have the reasons of its holder and its waiters, cut, and null of those that have none", async () => {
+    const lock = await new Mutex(cluster, "why/a").lock({ reason: "<b>deploy" });
+    const hostile = "\u001b[2J\u202e".repeat(2000);
+    for (const [key, reason] of Object.entries({
+      "1a2b": hostile,
+      "1a2c": undefined,
+      "1a2d": hostile.repeat(20),
+    })) {
+      const [at, value] = [`why/a/${key}`, JSON.stringify({ owner: "evil", reason })].map((text) =>
+        Buffer.from(text).toString("base64"),
+      );
+      await etcd.member.gateway("/v3/kv/put", { key: at, value });
+    }
+    const events = listenTo(`${await serve({ prefix: "why/" })}/events?queue=why%2Fa`);
+    const { data } = await events.until(({ data }) => (data["waiters"] as Row[]).length === 3);
+    await lock.release();
+
+    expect(data["holders"]).toMatchObject([{ owner: "web-1", reason: "<b>deploy" }]);
+    const reasons = (data["waiters"] as { reason: string | null }[]).map(({ reason }) => reason);
+    expect([hostile.startsWith(reasons[0]!), ...reasons.slice(1)]).toEqual([true, null, null]);
+    expect(Buffer.byteLength(reasons[0]!)).toBeLessThanOrEqual(256);
+  });
+
   test("show a holder that has died as that while its releaseDelayMs runs, and for how long", async () => {
     await using dying = await Session.open(cluster, { owner: "dying", releaseDelayMs: 60_000 });
     const url = await serve({ prefix: "delay/" });

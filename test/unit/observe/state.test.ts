@@ -56,10 +56,12 @@ describe("a state", () => {
   });
 
   test("is shown in a line for each contender, without any control character", () => {
-    const text = inspect(state([value("host\u001b[2J\n\u202e"), "", ""], 1));
+    const reason = JSON.stringify({ owner: "web-1", reason: "\u202edeploy\n" });
+    const text = inspect(state([value("host\u001b[2J\n\u202e"), reason, ""], 1));
 
     expect(text.split("\n")).toHaveLength(4);
     expect(text).toContain("1 holding, 2 waiting");
+    expect(text).toContain('because "\\u202edeploy\\u000a"  revision');
     expect(text).toContain("host\\u001b[2J\\u000a\\u202e");
     expect(text).toContain(`lease 6a  since ${SINCE}  9 s left`);
     expect(text).toContain("and 1 more");

@@ -1,7 +1,7 @@
 import type { SeenEntry } from "../../../lock/queue/seen-entry.js";
 import type { BoardQueue } from "../../../observe/board.js";
 import { formatDuration } from "../command.js";
-import { holderCell } from "../io.js";
+import { holderCell, withReason } from "../io.js";
 
 /** Grants count for about so long. */
 const WINDOW_MS = 10_000;
@@ -234,12 +234,12 @@ export const labelOf = ({ owner, value, key }: SeenEntry): string => owner ?? va
 /** When the place of a dead entry is free, in milliseconds; undefined: it is not known. */
 export type FreeIn = (entry: SeenEntry) => number | undefined;
 
-/** The first holder, and how many hold besides it. */
+/** The first holder, and how many hold besides it. If none does, its reason. */
 export function holderText(queue: BoardQueue, freeIn: FreeIn): string {
   const first = shownHolder(queue);
   if (first === undefined) return "-";
   const ttlRemainingMs = first.isDelay ? freeIn(first) : undefined;
   const label = holderCell(labelOf(first), { state: first.isDelay ? "dead" : "holding", ttlRemainingMs });
   const others = first.isDelay ? queue.holderCount - 1 : holdingIn(queue) - 1;
-  return others === 0 ? label : `${label} +${others}`;
+  return others === 0 ? withReason(label, first) : `${label} +${others}`;
 }

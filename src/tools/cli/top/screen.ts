@@ -3,7 +3,7 @@ import type { BoardEvent, BoardQueue } from "../../../observe/board.js";
 import type { Contact } from "../../../observe/contact.js";
 import { freeText } from "../../../contender.js";
 import { formatDuration } from "../command.js";
-import { cut, fit } from "../io.js";
+import { cut, fit, withReason } from "../io.js";
 import {
   type FreeIn,
   heldBy,
@@ -77,7 +77,7 @@ const waitText = ({ since }: SeenEntry, { date }: Now): string =>
 function entryText(state: string, entry: SeenEntry, columns: number): string {
   const rest = Math.max(16, columns - 46);
   const lease = entry.leaseId === 0n ? "no lease" : `lease ${entry.leaseId.toString(16)}`;
-  return `  ${fit(state, 18)}  ${fit(labelOf(entry), rest)}  ${cut(lease, 22)}`;
+  return `  ${fit(state, 18)}  ${fit(withReason(labelOf(entry), entry), rest)}  ${cut(lease, 22)}`;
 }
 
 /** The latest first. */

@@ -62,9 +62,21 @@ class Menu {
   }
 }
 
+/** Whose entry it is, and why it is there. */
+class Whom {
+  readonly #who = make("bdi", { class: "who" });
+  readonly #reason = make("bdi", { class: "reason" });
+  readonly element = make("span", { class: "whom" }, this.#who, this.#reason);
+
+  show(person: Person): void {
+    setText(this.#who, titleOf(person));
+    setText(this.#reason, shown(person.reason ?? ""));
+  }
+}
+
 abstract class PersonItem implements Item {
   readonly element: HTMLElement;
-  readonly #who = make("bdi", { class: "who" });
+  readonly #whom = new Whom();
   protected readonly facts = make("span", { class: "facts" });
   readonly #key = make("code", { class: "key" });
   readonly #menu = new Menu();
@@ -73,11 +85,11 @@ abstract class PersonItem implements Item {
     kind: "person" | "waiter",
     private readonly state: "holds" | "waits for",
   ) {
-    this.element = make("li", { class: kind }, this.#who, this.facts, this.#menu.element, this.#key);
+    this.element = make("li", { class: kind }, this.#whom.element, this.facts, this.#menu.element, this.#key);
   }
 
   show([person]: Group, scene: Scene): void {
-    setText(this.#who, titleOf(person));
+    this.#whom.show(person);
     setText(this.#key, `${shown(person.key)} · lease ${person.lease}`);
     this.#menu.show(person, this.state, scene);
   }
@@ -136,9 +148,9 @@ const placeOf = (person: Person, { message }: Scene): string => `${message.waite
 /** Several waiters of one owner: a line that opens. */
 class Crowd implements Item {
   readonly #place = make("span", { class: "place" });
-  readonly #who = make("bdi", { class: "who" });
+  readonly #whom = new Whom();
   readonly #facts = make("span", { class: "facts" });
-  readonly #line = make("summary", { class: "line" }, this.#place, this.#who, this.#facts);
+  readonly #line = make("summary", { class: "line" }, this.#place, this.#whom.element, this.#facts);
   readonly #waiters = new List(() => new Waiter());
   readonly #details = make("details", {}, this.#line, this.#waiters.element);
   readonly element = make("li", { class: "crowd" }, this.#details);
@@ -147,7 +159,9 @@ class Crowd implements Item {
     const [first] = group;
     const waits = count(group.length, "waiter");
     setText(this.#place, placeOf(first, scene));
-    setText(this.#who, titleOf(first));
+    this.#whom.show(
+      group.every(({ reason }) => reason === first.reason) ? first : { ...first, reason: null },
+    );
     setText(this.#facts, first.since === null ? waits : `${waits} · ${duration(scene.now - first.since)}`);
     this.#waiters.show(alone(group), scene);
   }

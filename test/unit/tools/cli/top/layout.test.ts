@@ -25,8 +25,8 @@ import { Screen } from "../../../../support/programs/screen.js";
 
 const NOW = { monotonic: 100_000, date: new Date("2031-05-05T12:00:00Z") };
 
-const entry = (owner: string): SeenEntry => {
-  const value = JSON.stringify({ owner, since: "2031-05-05T11:00:00Z", id: "x" });
+const entry = (owner: string, reason?: string): SeenEntry => {
+  const value = JSON.stringify({ owner, since: "2031-05-05T11:00:00Z", id: "x", reason });
   return new SeenEntry(keyValue({ key: "jobs/1f", createRevision: 5n, leaseId: 0x1fn, value }));
 };
 
@@ -101,6 +101,30 @@ describe("the screen", () => {
       ),
       { numRuns: 40 },
     );
+  });
+
+  test("shows why the holder and the waiters are there, escaped and cut, where several hold only in the queue", () => {
+    const hostile = "\u001b[2J\u202e漢字".repeat(30);
+    const alone = { ...queue("jobs/a", 1, "web-1"), holders: [entry("web-1", "deploy 4711")] };
+    const evil = { ...queue("jobs/b"), holders: [entry("evil", hostile)] };
+    const two = [entry("web-2", "backup"), entry("web-3")];
+    const shared = { ...queue("jobs/c"), holders: two, holderCount: 2, waiters: [entry("web-4", hostile)] };
+    const opened = { name: "jobs/c", queue: { ...shared, waiterCount: 1 }, history: [], scroll: 0 };
+
+    const table = textOf(pictureOf([alone, evil, shared]));
+    const lines = textOf(pictureOf([shared], FIRST_VIEW, { queue: opened }), { columns: 100, rows: 24 });
+
+    expect(table.slice(3, 6).map((line) => line.slice(34, 55).trimEnd())).toEqual([
+      "web-1 (deploy 47…",
+      "evil (\\u001b[2J\\…",
+      "web-2 +1",
+    ]);
+    expect(lines.slice(3, 6).map((line) => line.slice(22).replace(/ +lease .*/, ""))).toEqual([
+      "web-2 (backup)",
+      "web-3",
+      "web-4 (\\u001b[2J\\u202e漢字\\u001b[2J\\u202e漢字\\u001b[2…",
+    ]);
+    for (const line of [...table, ...lines]) expect(line).not.toMatch(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}]/u);
   });
 
   test("keeps the selected row in sight in a long table", () => {

@@ -1,6 +1,7 @@
 // The completion scripts of bash, zsh and fish. They are generated from the table of commands and their flags when the
 // command runs: they have what this version of the program parses. A script starts no program and connects to nothing while
 // the user types. `wordsOf` decides what can be completed; the rest only writes it in the language of each shell.
+import os from "node:os";
 import { COMMON_FLAGS } from "./arguments.js";
 import { type AnyCommand, command, type Flags } from "./command.js";
 import { EXIT, json, usageError, write } from "./io.js";
@@ -47,6 +48,7 @@ const flagsOf = (flags: Flags): WordFlag[] =>
 function kindOf(placeholder: string | undefined): WordFlag["value"] {
   if (placeholder === undefined) return "none";
   if (placeholder === "FILE") return "file";
+  if (placeholder === "SIGNAL") return Object.keys(os.constants.signals);
   const choices = choicesIn(placeholder);
   return choices.length > 0 ? choices : "text";
 }

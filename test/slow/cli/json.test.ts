@@ -84,6 +84,17 @@ async function linesOfRetry(name: string): Promise<string[]> {
   return (await program.ended).stderr.split("\n").slice(0, -1);
 }
 
+/** Is wanted by another client while it runs. */
+async function linesOfWanted(name: string): Promise<string[]> {
+  const words = ["run", name, "--json", "--on-wanted", "SIGTERM", "--", "sleep", "1000"];
+  const program = startCli(words, { endpoints: endpoints() });
+  await program.says('"started"');
+  const next = new Mutex(two.session, name).lock({ reason: "deploy" });
+  const { stderr } = await program.ended;
+  await (await next).release();
+  return stderr.split("\n").slice(0, -1);
+}
+
 const NOBODY = "127.0.0.1:1";
 const eventsIn = (lines: readonly string[]) => [
   ...new Set(lines.map((line) => (JSON.parse(line) as { event?: string }).event)),
@@ -91,26 +102,28 @@ const eventsIn = (lines: readonly string[]) => [
 
 test("so has every line of run and lead on standard error", async () => {
   const leftBehind = ["sh", "-c", "trap '' TERM; sleep 1000 >/dev/null 2>&1 & exit 0"];
-  const [lost, ended, shared, led, retrying] = await Promise.all([
+  const [lost, ended, shared, led, retrying, wanted] = await Promise.all([
     linesOfLoss("run/lost"),
     linesOf("run", "run/ended", "--json", "--grace", "1ms", "--", ...leftBehind),
     linesOf("run", "run/shared", "--json", "--shared", "--", "true"),
     linesOf("lead", "run/led", "--json", "--", "true"),
     linesOfRetry("run/retrying"),
+    linesOfWanted("run/wanted"),
   ]);
   const failed = await linesOf("run", "run/none", "--json", "--", "no-such-command");
 
-  expect([lost, ended, shared, led, retrying].map(eventsIn)).toEqual([
+  expect([lost, ended, shared, led, retrying, wanted].map(eventsIn)).toEqual([
     ["waiting", "started", "lost"],
     ["started", "ending", "killed"],
     ["started"],
     ["started"],
     ["retrying", "started"],
+    ["started", "wanted"],
   ]);
   expect(failed).toHaveLength(1);
   expect(
     objectionsTo([
-      ...samples("RunJson", [lost, ended, shared, led, retrying].flat()),
+      ...samples("RunJson", [lost, ended, shared, led, retrying, wanted].flat()),
       ...samples("ErrorJson", failed),
     ]),
   ).toEqual([]);

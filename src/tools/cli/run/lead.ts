@@ -16,6 +16,8 @@ import {
   sessionOf,
   Reporter,
   Retries,
+  signalOf,
+  WANTED_FLAG,
   withoutPassword,
 } from "./settings.js";
 
@@ -32,16 +34,20 @@ export const lead = command({
       "does not start the command again.",
     "The command has LEASEHOLD_NAME, LEASEHOLD_KEY, LEASEHOLD_FENCE and LEASEHOLD_LEASE in its environment, and no password " +
       "of etcd.",
+    "With --on-wanted, the command gets the signal, once in a term, when another candidate waits: it may end, so that this one leads " +
+      "next. A candidate that waits already when the term begins counts, too.",
     "Exit codes: the command's own; 128 plus the number of the signal that ended it; 126 not executable; 127 no such command.",
   ],
   flags: {
     value: { value: "TEXT", text: "what others read about this candidate; default HOST:PID" },
     ...PACE_FLAGS,
+    ...WANTED_FLAG,
     ...ENV_FLAG,
   },
   async run(call) {
     const pace = paceOf(call.flags);
     const session = sessionOf(pace, call.flags);
+    const onWanted = signalOf("on-wanted", call.flags["on-wanted"]);
     const signals = new CommandSignals(call.signal, call.endingSignals);
     const { io, command: words, flags } = call;
     const common = { cluster: call.connect(), pace, reporter: new Reporter(io, call.json), signals };
@@ -50,6 +56,7 @@ export const lead = command({
       words,
       env: flags["keep-env"] ? io.env : withoutPassword(io.env),
       maxHoldMs: undefined,
+      onWanted,
     };
     try {
       return await leadUntilEnd(task, call.positionals[0] ?? "", { ...session, value: flags.value });

@@ -190,6 +190,8 @@ export interface CommandTask {
   readonly env: Readonly<Record<string, string | undefined>>;
   readonly pace: Pace;
   readonly maxHoldMs: number | undefined;
+  /** What the command gets when another client waits for what it holds. */
+  readonly onWanted?: NodeJS.Signals | undefined;
   readonly reporter: Reporter;
   readonly signals: CommandSignals;
   /** The caller releases the hold of a command that has ended by itself. */
@@ -215,7 +217,7 @@ export async function runCommand(task: CommandTask, hold: Hold): Promise<Settled
     const supervisor = new Supervisor(supervised);
     signals.receiver = (name) => void supervisor.signal(name);
     const outcome = await supervisor.run();
-    const askedToStop = signals.signal.aborted;
+    const askedToStop = signals.signal.aborted || supervisor.askedToStop;
     // The number of the group may soon be that of another one.
     const gaveUp = new AbortController();
     signals.receiver = () => gaveUp.abort();
@@ -275,7 +277,7 @@ const factsOf = (hold: Hold, own: HoldSnapshot | undefined): Record<string, stri
 export interface Settled extends Outcome {
   /** The guardian has killed the group. */
   readonly byGuardian: boolean;
-  /** While it ran, this process got a signal that ends it, and passed it on. */
+  /** While it ran, it got a signal that ends this process, too, or such a one because another client waits. */
   readonly askedToStop: boolean;
 }
 

@@ -5,12 +5,12 @@ import {
   inspect,
   isLeaseholdError,
   type Lock,
+  type LockWaitOptions,
   Mutex,
   once,
   type OnceOptions,
   type OnceResult,
   type QueueState,
-  type QueueWaitOptions,
   RwLock,
   Semaphore,
   type WaitOptions,
@@ -20,7 +20,7 @@ import { heldText } from "../../../contender.js";
 import type { RejoinMessage } from "../../../base/telemetry/index.js";
 import { pause, systemClock } from "../../../base/util/clock.js";
 import { type Call, command, type Given, parseInteger } from "../command.js";
-import { CliError, EXIT, usageError, contenderJson, ownerText } from "../io.js";
+import { CliError, EXIT, usageError, contenderJson, whoText } from "../io.js";
 import type { OnceJson, SlotJson, WaitingJson } from "../json-types.js";
 import { type CommandTask, runCommand, type Settled } from "./run-command.js";
 import {
@@ -32,6 +32,9 @@ import {
   Reporter,
   Retries,
   sessionOf,
+  shownText,
+  signalOf,
+  WANTED_FLAG,
   withoutPassword,
 } from "./settings.js";
 import { codeOf } from "./supervisor.js";
@@ -79,7 +82,7 @@ function described(
   // As LockTimeoutError and the log count: every entry before this one, the holders included.
   const ahead = total.holders + rank;
   return {
-    text: `waiting for ${name}: ${heldText(holder, ownerText(holder))}${others}, ${ahead} ahead in the queue`,
+    text: `waiting for ${name}: ${heldText(holder, whoText(holder))}${others}, ${ahead} ahead in the queue`,
     json: { event: "waiting", name, holder: contenderJson(holder), total, ahead },
   };
 }
@@ -91,10 +94,11 @@ interface Wanted {
   readonly permits: number | undefined;
   /** 0: do not wait. undefined: no limit. */
   readonly waitMs: number | undefined;
+  readonly reason: string | undefined;
 }
 
 interface Modes {
-  readonly wait: (options: QueueWaitOptions) => Promise<Hold>;
+  readonly wait: (options: LockWaitOptions) => Promise<Hold>;
   readonly attempt: (options: WaitOptions) => Promise<Hold | undefined>;
 }
 
@@ -107,7 +111,7 @@ async function acquire(
   const { wait, attempt } = modesOf(cluster, wanted);
   if (wanted.waitMs === 0) return attempt({ signal });
   // An outage that costs the waiter its lease costs it its place, not the wait.
-  const limits = { signal, timeoutMs: wanted.waitMs, rejoin: true };
+  const limits = { signal, timeoutMs: wanted.waitMs, rejoin: true, reason: wanted.reason };
   return whileReporting(cluster, wanted.name, { reporter, call: () => wait(limits) });
 }
 
@@ -173,7 +177,7 @@ function slotOf(flags: Given<typeof FLAGS>): Slot | undefined {
       if (flags[flag] !== undefined) throw usageError(`--${flag} needs --once`);
     return undefined;
   }
-  for (const other of ["shared", "permits", "try"] as const)
+  for (const other of ["shared", "permits", "try", "reason"] as const)
     if (flags[other] !== undefined) throw usageError(`--once and --${other} exclude each other`);
   const rerun = chosen("rerun", flags.rerun ?? "never", RERUN);
   const ifHeld = chosen("if-held", flags["if-held"] ?? "wait", IF_HELD);
@@ -298,6 +302,8 @@ const FLAGS = {
   shared: { text: "hold the lock as a reader, beside other readers" },
   permits: { value: "N", text: "hold one of N permits, 1 to 1000" },
   ...PACE_FLAGS,
+  reason: { value: "TEXT", text: "why, as the holder and others see it, at most 256 bytes" },
+  ...WANTED_FLAG,
   once: { value: "SLOT", text: "run at most once for this slot, a whole number, whichever client runs it" },
   rerun: {
     value: "WHEN",
@@ -325,6 +331,8 @@ export const run = command({
       "can get the lock. If the lock is lost at once (key deleted, lease revoked), the group gets SIGKILL at once.",
     "With --once, the command does not run if any client has run the slot, is running it, or has skipped it. The exit code is then 76 if " +
       "that run was lost (a command that was ended early counts as lost), 79 if it failed, and otherwise 0.",
+    "With --on-wanted, the command gets the signal, once, when another client waits: it may end, so that the lock is free. A client " +
+      "that waits already at the start counts, too. A command that goes on keeps the lock.",
     "Exit codes: the command's own; 128 plus the number of the signal that ended it; 75 lock not acquired in time; 76 the lock was " +
       "lost or --max-hold has passed; 126 not executable; 127 no such command.",
   ],
@@ -335,11 +343,12 @@ export const run = command({
     const wanted = wantedOf(name, call.flags);
     const slot = slotOf(call.flags);
     const maxHoldMs = positiveDuration("max-hold", call.flags["max-hold"]);
+    const onWanted = signalOf("on-wanted", call.flags["on-wanted"]);
     const cluster = call.connect({ session: sessionOf(pace, call.flags) });
     const signals = new CommandSignals(call.signal, call.endingSignals);
     const reporter = new Reporter(call.io, call.json);
     const env = call.flags["keep-env"] ? call.io.env : withoutPassword(call.io.env);
-    const task = { cluster, words: call.command, env, pace, maxHoldMs, reporter, signals };
+    const task = { cluster, words: call.command, env, pace, maxHoldMs, onWanted, reporter, signals };
     try {
       // Without a limit, a wait outlives outages: an etcd that was never there is an error.
       if (wanted.waitMs === undefined) await cluster.session({ signal: signals.signal });
@@ -358,6 +367,7 @@ export const run = command({
 
 function wantedOf(name: string, flags: Given<typeof FLAGS>): Wanted {
   if (flags.try && flags.wait !== undefined) throw usageError("--try and --wait exclude each other");
+  if (flags.try && flags.reason !== undefined) throw usageError("--reason and --try exclude each other");
   if (flags.shared && flags.permits !== undefined)
     throw usageError("--shared and --permits exclude each other");
   if (flags["release-delay"] !== undefined && flags.permits !== undefined)
@@ -365,13 +375,14 @@ function wantedOf(name: string, flags: Given<typeof FLAGS>): Wanted {
   const waitMs = flags.try ? 0 : positiveDuration("wait", flags.wait);
   const permits =
     flags.permits === undefined ? undefined : parseInteger("permits", flags.permits, { min: 1, max: 1000 });
-  return { name, shared: flags.shared === true, permits, waitMs };
+  const reason = shownText("reason", flags.reason);
+  return { name, shared: flags.shared === true, permits, waitMs, reason };
 }
 
 /** Names the holder if etcd tells it: the lock may have been released since. */
 async function taken({ signal }: Pick<Call, "signal">, cluster: Cluster, name: string): Promise<CliError> {
   const state = await inspect(cluster, name, { limit: 1, signal }).catch(() => undefined);
   const holder = state?.holders[0];
-  const by = holder ? `: ${heldText(holder, ownerText(holder))}` : "";
+  const by = holder ? `: ${heldText(holder, whoText(holder))}` : "";
   return new CliError(EXIT.timedOut, `lock "${name}" is taken${by}`);
 }

@@ -72,19 +72,37 @@ export function paceOf(flags: {
   return { ttlSeconds, graceMs, marginMs: ttlMs * MARGIN_PART, checkMs };
 }
 
+export const WANTED_FLAG = {
+  "on-wanted": {
+    value: "SIGNAL",
+    text: "send the command this signal, once, when another client waits for what it holds",
+  },
+} as const;
+
+/** @throws {CliError} if the system has no signal of this name. */
+export function signalOf(flag: string, text: string | undefined): NodeJS.Signals | undefined {
+  if (text === undefined || Object.hasOwn(os.constants.signals, text)) return text as NodeJS.Signals;
+  throw usageError(`--${flag} must be the name of a signal such as SIGTERM, got ${JSON.stringify(text)}`);
+}
+
 const MAX_RELEASE_DELAY_MS = 3_600_000;
-const MAX_OWNER_BYTES = 256;
+const MAX_SHOWN_BYTES = 256;
+
+/** A text that others see. @throws {CliError} if it is empty or too long. */
+export function shownText(flag: string, text: string | undefined): string | undefined {
+  if (text === undefined || (text !== "" && Buffer.byteLength(text) <= MAX_SHOWN_BYTES)) return text;
+  throw usageError(`--${flag} must be 1 to ${MAX_SHOWN_BYTES} bytes, got ${JSON.stringify(text)}`);
+}
 
 /** The options of the session. @throws {CliError} if the delay or the owner is too long. */
 export function sessionOf(
   { ttlSeconds }: Pace,
   {
     "release-delay": text = "0s",
-    owner,
+    owner: given,
   }: { readonly "release-delay"?: string | undefined; readonly owner?: string | undefined },
 ): SessionOptions {
-  if (owner !== undefined && (owner === "" || Buffer.byteLength(owner) > MAX_OWNER_BYTES))
-    throw usageError(`--owner must be 1 to ${MAX_OWNER_BYTES} bytes, got ${JSON.stringify(owner)}`);
+  const owner = shownText("owner", given);
   const releaseDelayMs = parseDuration("release-delay", text);
   if (releaseDelayMs <= MAX_RELEASE_DELAY_MS) return { ttlSeconds, releaseDelayMs, owner };
   throw usageError(`--release-delay must be at most 1h, got ${JSON.stringify(text)}`);

@@ -3,9 +3,9 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import os from "node:os";
-import { type Hold, LockLostError } from "../../../index.js";
+import { type Contender, type Hold, LockLostError } from "../../../index.js";
 import { pause, systemClock, type Timer } from "../../../base/util/clock.js";
-import { CliError, EXIT } from "../io.js";
+import { CliError, contenderJson, EXIT, whoText } from "../io.js";
 import type { ControlJson, EndingJson, LostJson } from "../json-types.js";
 import type { Guardian, HoldWatch, Settled } from "./run-command.js";
 import type { Pace, Reporter } from "./settings.js";
@@ -176,8 +176,12 @@ interface Supervised {
   readonly guardian: Guardian;
   readonly pace: Pace;
   readonly maxHoldMs: number | undefined;
+  readonly onWanted?: NodeJS.Signals | undefined;
   readonly reporter: Reporter;
 }
+
+/** A program that gets one of these is to end. */
+const STOPPING: ReadonlySet<NodeJS.Signals> = new Set(["SIGTERM", "SIGINT", "SIGQUIT"] as const);
 
 /** Long enough for a pipeline to end after its first process, too short to hold up the next holder. */
 const REST_MS = 100;
@@ -195,6 +199,7 @@ export class Supervisor {
   #ranOnMs = 0;
   #over = false;
   #denied = false;
+  #askedToStop = false;
   /** On the monotonic clock, as of the last check. */
   #deadline = -Infinity;
   #leaseOverAt = Infinity;
@@ -208,6 +213,7 @@ export class Supervisor {
     const check = (): void => this.#check();
     hold.signal.addEventListener("abort", check);
     watch.gone.addEventListener("abort", () => this.#lose());
+    const stopListening = this.#listen();
     try {
       check();
       if (watch.gone.aborted) this.#lose();
@@ -217,10 +223,16 @@ export class Supervisor {
       return { exitCode, ending: this.#reason, ranOnMs: this.#ranOnMs, leaseOverAt: this.#leaseOverAt };
     } finally {
       this.#over = true;
+      stopListening();
       this.#timer?.cancel();
       hold.signal.removeEventListener("abort", check);
       guardian.dismiss();
     }
+  }
+
+  /** The command got a signal, because another client waits, that asks a program to end. */
+  get askedToStop(): boolean {
+    return this.#askedToStop;
   }
 
   /** From the deadline to the end of the lease. */
@@ -232,6 +244,32 @@ export class Supervisor {
     if (this.#lost) return "lost";
     const reason = this.#ending?.reason;
     return reason === "left_behind" ? undefined : reason;
+  }
+
+  /** For the first waiter. */
+  #listen(): () => void {
+    const { hold, onWanted } = this.it;
+    if (onWanted === undefined) return () => undefined;
+    const stop = hold.onWanted((waiter) => {
+      stop();
+      this.#wanted(waiter, onWanted);
+    });
+    return stop;
+  }
+
+  /** It is asked only: what it does then is its own decision. */
+  #wanted(waiter: Contender, signal: NodeJS.Signals): void {
+    const { hold, reporter } = this.it;
+    if (this.#ending || this.#lost || !this.signal(signal)) return;
+    this.#askedToStop = STOPPING.has(signal);
+    const message = `${hold.name} is wanted by ${whoText(waiter)}: sent ${signal} to the command`;
+    reporter.line(message, {
+      event: "wanted",
+      name: hold.name,
+      signal,
+      waiter: contenderJson(waiter),
+      message,
+    });
   }
 
   #check(): void {

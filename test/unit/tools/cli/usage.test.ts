@@ -40,10 +40,20 @@ const RUN: readonly [flags: string, message: string][] = [
   ["--once 1 --if-held skip --wait 1s", "--if-held skip and --wait exclude each other"],
   ["--once today", '--once must be a whole number from 0 to 9007199254740991, got "today"'],
   ["--once 9007199254740992", "--once must be a whole number from 0 to 9007199254740991, got"],
+  ["--on-wanted TERM", '--on-wanted must be the name of a signal such as SIGTERM, got "TERM"'],
+  ["--on-wanted toString", '--on-wanted must be the name of a signal such as SIGTERM, got "toString"'],
+  ["--reason=", '--reason must be 1 to 256 bytes, got ""'],
+  [`--reason ${"x".repeat(257)}`, "--reason must be 1 to 256 bytes, got"],
+  ["--reason x --try", "--reason and --try exclude each other"],
+  ["--reason x --once 1", "--once and --reason exclude each other"],
 ];
 
 test.each<readonly [line: string, message: string]>([
   ...RUN.map(([flags, message]) => [`run a ${flags} -- sh`, message] as const),
+  [
+    "lead a --on-wanted SIGNONE -- sh",
+    '--on-wanted must be the name of a signal such as SIGTERM, got "SIGNONE"',
+  ],
   ["ls --limit=0", '--limit must be a whole number from 1, got "0"'],
   ["ls --limit=-1", '--limit must be a whole number from 1, got "-1"'],
   ["ls --limit=1.5", '--limit must be a whole number from 1, got "1.5"'],

@@ -89,6 +89,27 @@ describe.each(["the timers of Node.js", "the fake timers of vitest"])("virtual t
     expect(order).toEqual(["a begins", "a ends", "b begins", "b ends"]);
   });
 
+  it("a holder is told of the first waiter at once, of later ones once a second, and lets go", async () => {
+    const etcd = await start();
+    const lock = await new Mutex(client(etcd), "import").lock();
+    const told: (string | undefined)[] = [];
+    lock.onWanted(({ reason }) => told.push(reason));
+    const first = new Mutex(client(etcd), "import").lock({ reason: "deploy 4711" });
+    await etcd.advance(500);
+    const second = new Mutex(client(etcd), "import").lock({ reason: "backup" });
+    await etcd.advance(200);
+    const third = new Mutex(client(etcd), "import").lock({ reason: "report" });
+    await etcd.advance(200);
+    expect([told, lock.wanted]).toEqual([["deploy 4711"], true]);
+
+    await etcd.advance(600);
+
+    expect(told).toEqual(["deploy 4711", "report"]);
+    await lock.release();
+    for (const next of [first, second, third]) await (await next).release();
+    expect(await etcd.keys("import")).toEqual([]);
+  });
+
   it("a lock is held over the fail-over to another member", async () => {
     const etcd = await start({ members: 3 });
     const lock = await new Mutex(client(etcd), "jobs/nightly").lock();

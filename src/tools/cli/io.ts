@@ -236,7 +236,9 @@ export function cliErrorOf(error: unknown): CliError {
   if (error instanceof EtcdRefusedError) return refused(error);
   if (error instanceof LeaseholdError) {
     const [exitCode, hint] = HINTS[error.code] ?? [EXIT.internal];
-    return new CliError(exitCode, error.message, hint);
+    // An option of the library, which the program has not.
+    const message = error.message.replace(/\.? To wait longer, pass timeoutMs$/, "");
+    return new CliError(exitCode, message, hint);
   }
   // The library checks names and options, and says which rule one breaks.
   const misuse = error instanceof TypeError || error instanceof RangeError;

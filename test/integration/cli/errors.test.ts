@@ -88,7 +88,7 @@ describe("leasehold", () => {
 
     expect([text.code, text.stdout]).toEqual([69, ""]);
     expect(text.stderr).toMatch(
-      /^leasehold: etcd did not answer .*127\.0\.0\.1:1.*; check --endpoints;.*\n$/,
+      /^leasehold: no etcd reached within 3 s .*127\.0\.0\.1:1.*; check --endpoints,.*\n$/,
     );
     expect(JSON.parse(json.stderr)).toEqual({
       error: {

@@ -271,7 +271,7 @@ describe("5,000 locks", () => {
       const [stderr, ended] = await Promise.all([text(child.stderr), once(child, "close")]);
 
       expect([stderr, ended]).toEqual([
-        expect.stringContaining("standard output cannot be written: ENOSPC"),
+        expect.stringContaining("cannot write to standard output: ENOSPC"),
         [74, null],
       ]);
     },

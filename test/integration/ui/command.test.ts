@@ -109,6 +109,6 @@ describe("leasehold ui", () => {
       `leasehold: --port ${new URL(home).port} is in use; give another one, or none\n`,
     ]);
     expect([dead.code, dead.stdout]).toEqual([69, ""]);
-    expect(dead.stderr).toMatch(/^leasehold: etcd did not answer .*\n$/);
+    expect(dead.stderr).toMatch(/^leasehold: no etcd reached within .*\n$/);
   });
 });

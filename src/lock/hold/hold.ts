@@ -132,9 +132,9 @@ export interface Hold extends AsyncDisposable {
    */
   readonly wanted: boolean;
   /**
-   * Calls `listener` with who waits: whoever is first in line, at once, and later the newest that has joined, at most once a second.
-   * Whoever waits has asked for the lock with an ordinary call, from any client: Go's and etcdctl's have no `owner`. For a permit, those
-   * are told that found none free; for a reader, writers. What the holder does is its own decision: nothing is taken away from it.
+   * Calls `listener` with who waits: at once if nobody waited before, and otherwise a second after the last call at most, with the newest
+   * that has joined, or, for a permit, the first in line. Whoever waits has asked for the lock with an ordinary call, from any client:
+   * Go's and etcdctl's have no `owner`. A reader is told of writers, and a permit of those that found none free. What the holder does is its own decision: nothing is taken away from it.
    * It is called in no caller's async context, not after the end of the hold, and not if etcd refuses the watch.
    * @returns a function that removes the listener. @throws {TypeError} when `listener` is no function.
    */

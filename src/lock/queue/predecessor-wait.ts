@@ -5,27 +5,35 @@
 //
 //   state        the predecessor                                       rests on
 //   unverified   may have ended before its watch began                 `seenAt`, older than a watch
-//   verified     was there when its watch began, which tells its end   `seenAt`, no older than a watch; or a replay since the join
+//   verified     was there when its watch began, which tells its end   `seenAt`, no older than a watch; or a replay since the join,
+//                                                                      when that is doubted no more
 //   ended        has ended, and no read was sent since                 `atLeast`: no older answer counts
 //   over         doesn't matter any more: the wait has ended
 //
 //   event                            unverified                  verified                     ended
-//   the watches are created          read; or verified, if an    (were created before)        read
-//                                    answer is young enough
-//   the predecessor ends             ended; read, if created     grant, if it held by then;   (has ended before)
-//                                                                otherwise read
-//   the predecessor is granted       follow its own predecessors: unverified
-//   the entry before it ends         that one held: the predecessor holds from here on.       (too late)
+//   the watches are created (1)      verified, if an answer is   (were created before)        read
+//                                    young enough; otherwise
+//                                    read, soon or late (2)
+//   the predecessor ends             ended; read (1)             grant, if it held by then;   ended still
+//                                                                otherwise ended; read
+//   the predecessor is granted       follow its own predecessors
+//   the entry before it ends (3)     that one held: the predecessor holds from here on.       (too late)
 //                                    Otherwise follow it closely, and read early
 //   answer: still behind it          verified; read again, if    verified                     grant, if the answer shows
-//                                    older than a watch                                       it as holder; otherwise read
-//   answer: behind another entry     follow that one: unverified
-//   answer: first; without our key   grant; join again
+//                                    older than a watch                                       it as holder, and is no older
+//                                                                                             than a watch; otherwise read
+//   answer: behind another entry, or so near that the same one must be watched closely: follow that one (4)
+//   answer: first; without our key; too short; with another kind: grant; join again; read all; fail
 //   our own key ends                 join again
-//   the stream of watches moves      follow the same one again: unverified
+//   the stream of watches moves      follow the same one again (4)
+//   a watch or a read is refused     fail
 //   the timer fires                  read                        read                         (is off)
 //
-// A read takes "ended" back to "unverified": its answer decides.
+// To follow makes the state "unverified". A read takes "ended" back to "unverified": its answer decides.
+// (1) Not while an early read is under way, or, for an end, before the watches are created: what comes then reads.
+// (2) Far from the turn, or after a replay since the join, the event usually comes before the read, which has a timer.
+// (3) Nothing, while watches are being created: the read after that shows it.
+// (4) "ended", if a watch that is reused has reported something while it was idle.
 import type { KeyValue, WatchEvent } from "../../etcd/port.js";
 import type { RangesAnswer } from "../../etcd/ranges.js";
 import type { Timed, Timers } from "../../base/util/timers.js";

@@ -1,0 +1,197 @@
+// What a real etcd shows only by chance: several events in one answer, streams that move, a member that lags.
+import { expect, test } from "vitest";
+import type { KeyValue, WatchEvent } from "../../../../src/etcd/port.js";
+import { Demand } from "../../../../src/lock/hold/wanted.js";
+import { QueueEntry } from "../../../../src/lock/queue/entry.js";
+import { exclusive } from "../../../../src/lock/queue/lock-mode.js";
+import { LockTable } from "../../../../src/lock/queue/queue.js";
+import { settle } from "../../../support/fakes/fake-clock.js";
+import { FakeCluster, HEADER } from "../../../support/fakes/fake-connection.js";
+import { keyValue } from "../../../support/fakes/fake-member.js";
+
+const MINE = 50n;
+const QUEUE = "jobs/";
+
+const keyOf = (n: bigint): string => `jobs/${n.toString(16)}`;
+const kv = (n: bigint): KeyValue => keyValue({ key: keyOf(n), createRevision: n, modRevision: n });
+const put = (n: bigint): WatchEvent => ({ kind: "PUT", kv: kv(n) });
+const left = (n: bigint, at: bigint): WatchEvent => ({ kind: "DELETE", kv: { ...kv(n), modRevision: at } });
+
+/** A hold of the entry of revision 50 that listens; etcd has created its watch at 60, and shows no other entry. */
+class Listening {
+  readonly cluster = new FakeCluster();
+  readonly entry: QueueEntry;
+  readonly demand: Demand;
+  readonly hold = { held: true, revision: MINE };
+  readonly told: bigint[] = [];
+  readonly stop: () => void;
+
+  private constructor() {
+    const lease = this.cluster.lease();
+    const entry = new QueueEntry({ lease, name: "jobs", n: 1, mode: exclusive }).confirmed(MINE);
+    this.entry = entry;
+    this.demand = Demand.of(LockTable.of(lease).queue("jobs"), entry);
+    this.stop = this.listen();
+  }
+
+  static async begin(): Promise<Listening> {
+    const listening = new Listening();
+    listening.cluster.clock.advance(0);
+    listening.stream.created(QUEUE, 60n);
+    await listening.answer([], 60n);
+    return listening;
+  }
+
+  listen(told: (revision: bigint) => void = (revision) => void this.told.push(revision)): () => void {
+    return this.demand.listen(this.hold, { told: ({ revision }) => told(revision), over: () => undefined });
+  }
+
+  get stream() {
+    return this.cluster.connected.flatMap(({ watches }) => watches).at(-1)!;
+  }
+
+  get reads() {
+    return this.cluster.connected.flatMap((member) => member.of("range"));
+  }
+
+  /** The latest read shows our entry, and these. */
+  async answer(others: readonly bigint[], revision: bigint): Promise<void> {
+    await settle();
+    const own = keyValue({ key: this.entry.key, createRevision: MINE, modRevision: MINE });
+    const kvs = [own, ...others.map(kv)];
+    this.reads.at(-1)!.answer({ header: { ...HEADER, revision }, kvs, more: false, count: kvs.length });
+    await settle();
+  }
+
+  /** One answer of the watch. */
+  async events(...events: readonly WatchEvent[]): Promise<void> {
+    const { watchId } = this.stream.creates[0]!;
+    this.stream.answer({ watchId, events: [...events] }, events.at(-1)!.kv.modRevision);
+    await settle();
+  }
+
+  get wanted(): boolean {
+    return this.demand.wanted(this.hold);
+  }
+}
+
+test("a waiter that came and went in one answer wants nothing", async () => {
+  const it = await Listening.begin();
+
+  await it.events(put(61n), left(61n, 62n));
+
+  expect([it.told, it.wanted, it.reads.length]).toEqual([[], false, 1]);
+});
+
+test("of several in one answer, the newest that still waits is told, and no read is needed", async () => {
+  const it = await Listening.begin();
+
+  await it.events(put(61n), put(62n), put(63n), left(63n, 64n));
+
+  expect([it.told, it.wanted, it.reads.length]).toEqual([[62n], true, 1]);
+});
+
+test("what a lagging member reports from before an answer is known", async () => {
+  const it = await Listening.begin();
+
+  await it.events(put(58n));
+  expect([it.told, it.wanted]).toEqual([[], false]);
+  await it.events(put(MINE));
+
+  expect([it.told, it.wanted]).toEqual([[], false]);
+});
+
+test("a waiter is told once, though the stream moves and a read shows it again", async () => {
+  const it = await Listening.begin();
+  await it.events(put(61n));
+  it.cluster.clock.advance(1000);
+  await it.events(put(62n));
+
+  it.stream.end();
+  it.cluster.clock.advance(5000);
+  await settle();
+  it.stream.created(QUEUE, 70n);
+  await it.answer([61n, 62n], 70n);
+  it.cluster.clock.advance(5000);
+
+  expect([it.told, it.wanted]).toEqual([[61n, 62n], true]);
+});
+
+test("one that joins while the stream moves is told, also after a restore with lower revisions", async () => {
+  const it = await Listening.begin();
+
+  it.stream.end();
+  it.cluster.clock.advance(5000);
+  await settle();
+  it.stream.created(QUEUE, 52n);
+  await it.answer([51n], 53n);
+  await it.events(left(51n, 54n), put(55n));
+  await it.answer([55n], 55n);
+  it.cluster.clock.advance(1000);
+
+  expect([it.told, it.wanted]).toEqual([[51n, 55n], true]);
+});
+
+test("later ones are told a second after the last one, and only the newest; whoever comes after a vacancy, at once", async () => {
+  const it = await Listening.begin();
+  await it.events(put(61n));
+  await it.events(put(62n));
+  await it.events(put(63n));
+  expect(it.told).toEqual([61n]);
+  it.cluster.clock.advance(1000);
+  expect(it.told).toEqual([61n, 63n]);
+
+  await it.events(left(61n, 64n), left(62n, 65n), left(63n, 66n));
+  await it.answer([], 66n);
+  expect(it.wanted).toBe(false);
+  await it.events(put(67n));
+
+  expect(it.told).toEqual([61n, 63n, 67n]);
+});
+
+test("a listener that adds itself again in its own call hears of the next waiter, and stops nothing", async () => {
+  const it = await Listening.begin();
+  let calls = 0;
+  let stop = (): void => undefined;
+  const again = (): void => {
+    calls++;
+    stop();
+    stop = it.listen(again);
+  };
+  stop = it.listen(again);
+
+  await it.events(put(61n));
+
+  expect([calls, it.told]).toEqual([1, [61n]]);
+});
+
+test("a hold in doubt is told when it is held again", async () => {
+  const it = await Listening.begin();
+  it.hold.held = false;
+  await it.events(put(61n));
+  expect(it.told).toEqual([]);
+
+  it.hold.held = true;
+  it.cluster.clock.advance(1000);
+
+  expect(it.told).toEqual([61n]);
+});
+
+test("a refused read ends what listens with the reason", async () => {
+  const it = await Listening.begin();
+  const over: unknown[] = [];
+  it.demand.listen(it.hold, { told: () => undefined, over: (error) => void over.push(error) });
+  await it.events(put(61n));
+  await it.events(left(61n, 62n));
+  await settle();
+  for (let tries = 0; tries < 9 && over.length === 0; tries++) {
+    const { member } = it.cluster;
+    it.reads.at(-1)!.fail(member.failure("no permission"));
+    await settle();
+    it.cluster.clock.advance(1000);
+    await settle();
+  }
+
+  expect(over).toMatchObject([{ code: "ETCD_REFUSED" }]);
+  expect(it.wanted).toBe(false);
+});

@@ -52,7 +52,7 @@ describe("a user with a password", () => {
     current = { username: "rotated" };
     await etcd.dropTokens();
     await (await new Mutex(cluster, "rotated/c").lock(LIMIT)).release();
-    expect(said).toContainEqual(expect.stringMatching(/^credentials\.kept: auth\(\) has failed, /));
+    expect(said).toContainEqual(expect.stringMatching(/^credentials\.kept: auth\(\) has failed; /));
     expect(lock.held).toBe(true);
     expect((await cluster.session()).leaseId).toBe(leaseId);
     await lock.release();

@@ -138,7 +138,7 @@ describe("marks that an older version put under the prefix", () => {
 
     const error = await reasonOf(new Mutex(plain, "us").lock(LIMIT));
     expect(error).toMatchObject({ code: "KIND_MISMATCH", foundName: "us//leasehold/once/jobs" });
-    expect((error as Error).message).toMatch(/delete all keys that begin with "us\/\/leasehold\/once\/"$/);
+    expect((error as Error).message).toMatch(/Delete all keys that begin with "us\/\/leasehold\/once\/"$/);
     await etcd.etcdctl(["del", "--prefix", "us//leasehold/once/"]);
     const lock = await new Mutex(plain, "us").lock(LIMIT);
     await lock.release();

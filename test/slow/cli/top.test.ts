@@ -217,7 +217,7 @@ describe("leasehold top without a terminal", () => {
     ]);
 
     expect([dead.code, dead.stdout]).toEqual([69, ""]);
-    expect(dead.stderr).toMatch(/^leasehold: no etcd reached within .*\n$/);
+    expect(dead.stderr).toMatch(/^leasehold: etcd did not answer .*\n$/);
     expect([bad.code, bad.stderr]).toEqual([
       64,
       'leasehold: --interval must be 100ms or more, got "50ms"; see leasehold top --help\n',

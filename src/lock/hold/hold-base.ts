@@ -293,7 +293,7 @@ export abstract class HoldBase implements LimitedHold {
     return this.listenForWaiters(listenerOf(listener));
   }
 
-  waiters(): AsyncIterableIterator<Contender, undefined> {
+  waiters(): AsyncIterableIterator<Contender> {
     return new Waiters((listener) => this.listenForWaiters(listener));
   }
 

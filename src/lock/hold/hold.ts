@@ -144,7 +144,7 @@ export interface Hold extends AsyncDisposable {
    * loop was busy, it gets the newest.
    * @throws {EtcdRefusedError} from `next()`, when etcd refuses the watch.
    */
-  waiters(): AsyncIterableIterator<Contender, undefined>;
+  waiters(): AsyncIterableIterator<Contender>;
   /** Milliseconds until the deadline if no further renewal is accepted, or until `maxHoldMs` if less; 0 after the end. */
   remainingMs(): number;
   /**

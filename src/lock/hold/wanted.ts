@@ -311,7 +311,7 @@ type Result = IteratorResult<Contender, undefined>;
 const DONE: Result = { done: true, value: undefined };
 
 /** Of those that a slow loop has missed, it gets the latest. */
-export class Waiters implements AsyncIterableIterator<Contender, undefined>, WantedListener {
+export class Waiters implements AsyncIterableIterator<Contender>, WantedListener {
   readonly #pending: { resolve: (result: Result) => void; reject: (error: Error) => void }[] = [];
   #latest: Contender | undefined;
   #over = false;

@@ -25,7 +25,6 @@ export const holderIsToldOfWaiters: Rule = (facts) => {
 const idOf = ({ p, id, lock }: { readonly p: string; readonly id: number; readonly lock: string }): string =>
   `${p} ${id} ${lock}`;
 
-// eslint-disable-next-line max-params -- what is judged, and by what
 function untrue(facts: Facts, hold: Hold, asks: Asks, { t, key, rev }: Wanted): Finding[] {
   const text = `${nameOf(hold)} was told ${at(facts, t)} that ${key}@${rev} waits`;
   const end = endOf(facts, hold);
@@ -44,7 +43,6 @@ function endOf({ troubles, end }: Facts, { p, releasing, ends }: Hold): bigint {
   return earlier(earlier(own, earlier(troubles.killedAt(p), troubles.crashedAt(p))), end);
 }
 
-// eslint-disable-next-line max-params -- what is judged, and by what
 function untold(facts: Facts, hold: Hold, asks: Asks, told: readonly Wanted[]): Finding[] {
   const end = earlier(endOf(facts, hold), facts.placeOf.get(hold)?.deletedSeen ?? FOREVER);
   const heard = (from: bigint, by: bigint): boolean =>

@@ -69,6 +69,9 @@ export class Story {
         return { text: `${step.p} crashed: ${step.event}: ${step.err.slice(0, 300)}`, tone: "bad" };
       case "leftovers":
         return { text: leftovers(step), tone: "plain" };
+      case "wanted":
+        return { text: `${step.p} hears that ${this.#short(step.key)} waits for its lock`, tone: "minor" };
+      case "asks":
       case "claim":
       case "observed":
       case "unobserved":

@@ -95,7 +95,7 @@ class MultiLockHandle extends HoldBase implements MultiLock {
   }
 
   get wanted(): boolean {
-    // Each of them: the first use begins its watch.
+    // The first use of each begins its watch.
     const wanted = this.#holds.map((hold) => hold.wanted);
     return this.held && wanted.includes(true);
   }
@@ -114,7 +114,7 @@ class MultiLockHandle extends HoldBase implements MultiLock {
       listener.over(error);
     };
     const ends = this.#holds.map((hold) => hold.listenForWaiters({ told, over }));
-    // All are lost with one of them, and with `maxHoldMs`, before the others are released.
+    // A loss of one hold, or `maxHoldMs`, ends all of them before the others are released.
     const lost = (): void => over();
     const stop = (): void => {
       signal.removeEventListener("abort", lost);

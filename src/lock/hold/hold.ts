@@ -132,10 +132,11 @@ export interface Hold extends AsyncDisposable {
    */
   readonly wanted: boolean;
   /**
-   * Calls `listener` with who waits: at once if nobody waited before, and otherwise a second after the last call at most, with the newest
-   * that has joined, or, for a permit, the first in line. Whoever waits has asked for the lock with an ordinary call, from any client:
-   * Go's and etcdctl's have no `owner`. A reader is told of writers, and a permit of those that found none free. What the holder does is its own decision: nothing is taken away from it.
-   * It is called in no caller's async context, not after the end of the hold, and not if etcd refuses the watch.
+   * Calls `listener` with a waiter: at once if nobody waited before, and otherwise a second after the last call at most. It gets the
+   * newest that has joined, or, for a permit, the first in line. A waiter has made an ordinary call, from any client: those of Go and
+   * etcdctl have no `owner`. A reader is told of writers, and a permit of callers that found none free. Nothing is taken away from the
+   * holder, which decides what it does. It is called in no caller's async context, not after the end of the hold, and not if etcd
+   * refuses to show the queue.
    * @returns a function that removes the listener. @throws {TypeError} when `listener` is no function.
    */
   onWanted(listener: (waiter: Contender) => void): () => void;

@@ -9,16 +9,16 @@ import { type LockMode, otherRanges, queueRange, type RangeResult } from "../que
 import type { Queue } from "../queue/queue.js";
 import { byAge, SeenEntry, splitQueue, withoutDelayKeys } from "../queue/seen-entry.js";
 
-/** After one waiter, its holder is told of the next one so much later, unless nobody waited in between. */
+/** The time between two calls of a listener, unless nobody waited in between. */
 const TELL_MS = 1000;
-/** A busy semaphore changes all the time: who waits for a permit is read so often at most. */
+/** The least time between two reads of a semaphore, which may change all the time. */
 const LOOK_MS = 100;
-/** A read returns so many keys beside those that may hold: more are dead, or of names below, only by misuse. */
+/** The number of keys that a read returns beside those that may hold. More of them are dead, or of nested names, only by misuse. */
 const BESIDE = 64;
-/** So many of the waiters that a holder was told of are remembered, so that it's not told of them again. */
+/** The number of waiters that are remembered after the holders were told of them, so that none is told twice. */
 const TOLD = 64;
 
-/** A hold, as far as it matters to whoever tells it that it is wanted. */
+/** The part of a hold that `Demand` needs. */
 interface Holding {
   readonly held: boolean;
   readonly revision: bigint;
@@ -33,7 +33,7 @@ export interface WantedListener {
 const demands = new WeakMap<Queue, Demand>();
 
 /**
- * Who waits behind the holds of one session in one queue. All of them wait for the same entries: whoever waits, waits for each of them.
+ * Who waits behind the holds of one session in one queue. A waiter waits for each of these holds, so they share one answer.
  * In etcd's queue, a join is all that it takes to ask a holder to leave. The watch begins when the first hold asks, and ends with the last
  * hold that has asked. A read shows who waits, when the watch is there and when the first waiter has left; between two reads, each new key
  * is a waiter.
@@ -44,11 +44,11 @@ export class Demand implements WatchListener {
   readonly #mode: LockMode;
   #watch: Watch | undefined;
   #refused: Error | undefined;
-  /** Waits, by the latest event and answer. */
+  /** The entry that waits, by the latest event and answer. */
   #waiter: SeenEntry | undefined;
   /** The latest event: no older answer counts. */
   #atLeast = 0n;
-  /** The latest answer: an event from before it, which a lagging member reports, is known. 0n: there is none of this watch's time. */
+  /** The revision of the latest answer, which has shown all events up to it: a lagging member may report them later. 0n: none yet. */
   #seenAt = 0n;
   #looking = false;
   #lookAgain = false;
@@ -58,11 +58,11 @@ export class Demand implements WatchListener {
   /** Create revisions of those that the holds were told of, the latest last. */
   readonly #told = new Set<bigint>();
   #toldMs = -Infinity;
-  /** To be told when the time for the next one has come. */
+  /** The waiter that the holds are told of next. */
   #next: SeenEntry | undefined;
   #timer: Timer | undefined;
 
-  /** That of the queue of a hold's entry. */
+  /** The one demand of a queue and session. `entry`: of the hold that asks. */
   static of(queue: Queue, entry: JoinedEntry): Demand {
     const demand = demands.get(queue) ?? new Demand(queue, entry);
     demands.set(queue, demand);
@@ -128,7 +128,7 @@ export class Demand implements WatchListener {
     this.#forget();
   }
 
-  /** Who joined before the watch began is not reported. */
+  /** The watch does not report an entry that joined before it began: a read shows that one. */
   created(): void {
     this.#forget();
     void this.#look();
@@ -162,10 +162,10 @@ export class Demand implements WatchListener {
       } else if (kv.createRevision === kv.modRevision) joined.push(new SeenEntry(kv));
     }
     const newest = withoutDelayKeys(joined).findLast((entry) => this.#mayWait(entry));
-    // Who waits for a permit, only a read shows: whatever changes may have freed one.
+    // Any change may have freed a permit, so only a read shows who waits for one.
     if (this.#mode.permits !== undefined) return this.#lookSoon();
     if (changed) void this.#look();
-    // Before the first answer, that one is on its way, and is not older: see `#atLeast`.
+    // Before the first answer, a read is under way, whose answer is no older than this event: see `#atLeast`.
     else if (newest && this.#seenAt > 0n) this.#waits(newest, this.#waiter ?? newest);
   }
 
@@ -247,7 +247,7 @@ export class Demand implements WatchListener {
     this.#seenAt = revision;
     if (waiter) return this.#waits(this.#next ?? waiter, waiter);
     this.#waiter = this.#next = undefined;
-    // Whoever comes next is the first one.
+    // The next waiter is a first one, which is told at once.
     this.#toldMs = -Infinity;
   }
 
@@ -310,7 +310,7 @@ export const listenerOf = (call: (waiter: Contender) => void): WantedListener =>
 type Result = IteratorResult<Contender, undefined>;
 const DONE: Result = { done: true, value: undefined };
 
-/** Of those that a slow loop has missed, it gets the latest. */
+/** The waiters as a loop. A slow loop gets the latest of those that it has missed. */
 export class Waiters implements AsyncIterableIterator<Contender>, WantedListener {
   readonly #pending: { resolve: (result: Result) => void; reject: (error: Error) => void }[] = [];
   #latest: Contender | undefined;

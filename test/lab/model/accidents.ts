@@ -73,7 +73,7 @@ function purge(world: World, name: string): void {
 
 function toCaller(world: World, caller: Caller): Step[] {
   const { id, state, gaveUp } = caller;
-  const waits = ["again", "joining", "local", "waiting"].includes(state.at);
+  const waits = ["line", "again", "joining", "local", "waiting"].includes(state.at);
   const steps = waits && !gaveUp ? accident(world, "aborts", (w) => abort(w, w.callers[id]!), id) : [];
   if (!("call" in state)) return steps;
   const { answer } = state.call;
@@ -140,7 +140,7 @@ function abort(world: World, caller: Caller): void {
   const { state } = caller;
   caller.gaveUp = true;
   tell(world, `${caller.label} gives up waiting for "${caller.setup.name}"`);
-  if (state.at === "again") {
+  if (state.at === "again" || state.at === "line") {
     caller.state = { at: "done" };
     return;
   }

@@ -86,7 +86,7 @@ function apply(world: World, txn: Txn, revision: number): Answer {
   const put: Key = { name, key, value, lease, created: revision, deleted: 0, deletedBy: "nobody" };
   world.keys = [...world.keys, ...withDelay(world, put)];
   tell(world, `etcd puts ${key} at revision ${revision}`);
-  const place = { key, value, revision, unanswered: 0 };
+  const place = { key, value, revision, unanswered: 0, turn: 1 };
   return { ...done, position: txn.asks ? positionAt(world, name, place, revision) : undefined };
 }
 

@@ -6,8 +6,11 @@ import {
   keeps,
   placeOf,
   tell,
+  tokenOf,
+  tokenText,
   watchOn,
   type Caller,
+  type Demand,
   type Holding,
   type Position,
   type Read,
@@ -15,10 +18,10 @@ import {
 } from "./world.js";
 
 /** The caller has the lock and claims it. `asOf`: the revision of the answer, or of the deletion, that shows its turn. 0: neither does. */
-export function hold(world: World, caller: Caller, asOf: number): void {
+export function hold(world: World, caller: Caller, asOf: number, demand?: Demand): void {
   const place = placeOf(caller);
-  caller.state = { at: "holding", ownWatch: undefined, read: undefined };
-  tell(world, `${caller.label} HOLDS "${caller.setup.name}" with fence ${place.revision}`);
+  caller.state = { at: "holding", ownWatch: undefined, read: undefined, demand };
+  tell(world, `${caller.label} HOLDS "${caller.setup.name}" with fence ${tokenText(tokenOf(place))}`);
   const deleted = keyOfPlace(world, place)?.deleted ?? 0;
   if (deleted > 0 && deleted <= asOf) {
     const what = `${caller.label} holds since revision ${asOf}, but ${place.key} was deleted at ${deleted}`;
@@ -30,11 +33,12 @@ export function hold(world: World, caller: Caller, asOf: number): void {
 /** Of two grants whose keys live, the later one has the higher fence. */
 function grant(world: World, caller: Caller): void {
   const { name } = caller.setup;
-  const { revision } = placeOf(caller);
+  const token = tokenOf(placeOf(caller));
   const highest = world.granted[name] ?? 0;
   if (keyOfPlace(world, placeOf(caller))?.deleted !== 0) return;
-  if (revision <= highest) breaks(world, "fencing", `fence ${revision} was granted after ${highest}`);
-  world.granted = { ...world.granted, [name]: Math.max(revision, highest) };
+  if (token <= highest)
+    breaks(world, "fencing", `fence ${tokenText(token)} was granted after ${tokenText(highest)}`);
+  world.granted = { ...world.granted, [name]: Math.max(token, highest) };
 }
 
 function ownKeyRead(caller: Caller, atLeast: number): Read {
@@ -71,7 +75,7 @@ export function heldKeyDeleted(world: World, caller: Caller, deletedAt: number):
 }
 
 /** The lock is lost: its signal aborts. */
-function lose(world: World, caller: Caller): void {
+export function lose(world: World, caller: Caller): void {
   const place = placeOf(caller);
   tell(world, `${caller.label} is told that its lock is lost`);
   if (keyOfPlace(world, place)?.deleted === 0) {
@@ -83,8 +87,11 @@ function lose(world: World, caller: Caller): void {
 
 /** The holder checks `held` and decides to write. Whatever happens then, the write will arrive. */
 export function decideToWrite(world: World, caller: Caller): void {
-  caller.writing = placeOf(caller).revision;
-  tell(world, `${caller.label} sees that it holds, and begins a write with fence ${caller.writing}`);
+  caller.writing = tokenOf(placeOf(caller));
+  tell(
+    world,
+    `${caller.label} sees that it holds, and begins a write with fence ${tokenText(caller.writing)}`,
+  );
 }
 
 /** The protected resource rejects a fence lower than one that it has seen. */
@@ -93,11 +100,17 @@ export function writeArrives(world: World, caller: Caller): void {
   const fence = caller.writing;
   const highest = world.written[name] ?? 0;
   caller.writing = 0;
-  const stale = fence < highest;
-  if (stale && keeps(world, "fence-is-checked")) {
-    return tell(world, `${caller.label}'s write with fence ${fence} is refused: ${highest} has written`);
-  }
-  tell(world, `${caller.label}'s write with fence ${fence} is accepted`);
-  if (stale) breaks(world, "fencing", `fence ${fence} was accepted after ${highest} had written`);
+  const [stale, refused] = [fence < highest, isRefused(world, fence, highest)];
+  const [text, other] = [tokenText(fence), tokenText(highest)];
+  if (refused)
+    return tell(world, `${caller.label}'s write with fence ${text} is refused: ${other} has written`);
+  tell(world, `${caller.label}'s write with fence ${text} is accepted`);
+  if (stale) breaks(world, "fencing", `fence ${text} was accepted after ${other} had written`);
   world.written = { ...world.written, [name]: Math.max(fence, highest) };
+}
+
+/** By the fence, and between two turns of one fence by the turn. */
+function isRefused(world: World, token: number, highest: number): boolean {
+  const fence = Math.floor(token / 16) < Math.floor(highest / 16);
+  return keeps(world, fence ? "fence-is-checked" : "turn-is-checked") && token < highest;
 }

@@ -1,6 +1,6 @@
 import { keyOfPlace, queueAt } from "./etcd.js";
 import { isOurs } from "./sweeping.js";
-import { placeOf, sessionOf, type Broken, type Caller, type World } from "./world.js";
+import { placeOf, sessionOf, type Broken, type Caller, type Key, type World } from "./world.js";
 
 /** Promises that hold at every moment. */
 export function brokenNow(world: World): Broken | undefined {
@@ -72,13 +72,21 @@ export function brokenAtRest(world: World): Broken | undefined {
 
 /** Every waiting caller has a predecessor. */
 function sleeper(world: World, caller: Caller): string | undefined {
-  if (caller.state.at !== "waiting" && caller.state.at !== "local") return undefined;
+  if (!["waiting", "local", "line"].includes(caller.state.at)) return undefined;
   const who = `${caller.label} waits for "${caller.setup.name}" for ever`;
   if (sessionOf(world, caller).client === "over") return `${who}: its session is over`;
-  const { revision } = placeOf(caller);
-  const before = queueAt(world, caller.setup.name).some((key) => key.created < revision);
+  // A key that a session keeps is nobody's turn. Who waits in the process has no place.
+  const { revision = Infinity } = caller.place ?? {};
+  const before = queueAt(world, caller.setup.name).some(
+    (key) => key.created < revision && !isKept(world, key),
+  );
   return before ? undefined : `${who}: nobody is before it`;
 }
+
+const isKept = (world: World, { key, delays, created }: Key): boolean =>
+  world.callers.some(
+    ({ state, place }) => state.at === "kept" && place?.key === (delays ?? key) && place.revision === created,
+  );
 
 /** Every key is a caller's place. */
 function ghost(world: World): Broken | undefined {

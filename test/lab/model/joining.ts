@@ -36,7 +36,7 @@ export function ask(world: World, caller: Caller): void {
   const { tries, all } = caller.setup;
   const value = caller.id * 16 + caller.places;
   caller.places++;
-  caller.place = { key: freeKey(world, caller), value, revision: 0, unanswered: 0 };
+  caller.place = { key: freeKey(world, caller), value, revision: 0, unanswered: 0, turn: 1 };
   caller.state = { at: "joining", call: { txn: joinTxn(world, caller), answer: undefined } };
   const what = tries || all ? "tries to lock" : "asks to lock";
   tell(world, `${caller.label} ${what} "${caller.setup.name}" with key ${caller.place.key}`);

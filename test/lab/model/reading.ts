@@ -1,4 +1,4 @@
-import { positionAt } from "./etcd.js";
+import { positionAt, queueAt } from "./etcd.js";
 import {
   keeps,
   placeOf,
@@ -19,8 +19,14 @@ export const seenBy = (world: World, session: Session): number =>
 export function answerRead(world: World, caller: Caller, read: Read): Read {
   const revision = read.linearizable ? world.revision : seenBy(world, sessionOf(world, caller));
   tell(world, `etcd answers ${caller.label}'s read as of revision ${revision}`);
-  return { ...read, answer: positionAt(world, caller.setup.name, placeOf(caller), revision) };
+  const position = positionAt(world, caller.setup.name, placeOf(caller), revision);
+  const asks = "demand" in caller.state && caller.state.demand !== undefined;
+  const isFollowed = asks && behindAt(world, caller, revision);
+  return { ...read, answer: asks ? { ...position, isFollowed } : position };
 }
+
+const behindAt = (world: World, { setup, place }: Caller, revision: number): boolean =>
+  queueAt(world, setup.name, revision).some((key) => key.created > (place?.revision ?? 0));
 
 /** An answer that is too old does not count: a quorum is asked instead. */
 export function readAgain(world: World, read: Read, answer: Position): Read | undefined {

@@ -230,6 +230,55 @@ const RULE_TABLE = {
     scenario: "delays, deletions",
     breaks: "no ghost",
   },
+  "kept-when-verified": {
+    says: "a key stays only if a read after the watch on joins has shown nobody behind it",
+    without: "it stays as soon as that watch was asked for",
+    where: "lock/queue/tenure.ts",
+    scenario: "sticky",
+    breaks: "no lost wake-up",
+  },
+  "wanted-key-leaves": {
+    says: "a key that is kept leaves when a join is heard of",
+    without: "it stays until it is used again",
+    where: "lock/queue/tenure.ts",
+    scenario: "sticky",
+    breaks: "no lost wake-up",
+  },
+  "wanted-ends-the-turns": {
+    says: "a key is not taken again after a join was heard of",
+    without: "its session takes it first",
+    where: "lock/queue/tenure.ts",
+    scenario: "sticky",
+    breaks: "no overtaking",
+  },
+  "kept-key-leaves-with-the-stream": {
+    says: "a key that is kept leaves when the watch stream moves, and one that is held leaves with its release",
+    without: "the watch goes on from now on the other member",
+    where: "lock/queue/tenure.ts",
+    scenario: "sticky, moved streams",
+    breaks: "no lost wake-up",
+  },
+  "own-end-of-kept-key": {
+    says: "the deletion of a key that is kept ends it",
+    without: "only that of a key that is held is looked at",
+    where: "lock/queue/tenure.ts",
+    scenario: "sticky, deletions",
+    breaks: "single holder",
+  },
+  "turns-rise": {
+    says: "each hold by the same key has a higher turn",
+    without: "all have the same one",
+    where: "lock/queue/tenure.ts",
+    scenario: "sticky",
+    breaks: "fencing",
+  },
+  "turn-is-checked": {
+    says: "what is written to admits, of one fence, no lower turn than it has seen",
+    without: "it compares the fences",
+    where: "fence.ts",
+    scenario: "sticky, impatient writes",
+    breaks: "fencing",
+  },
 } satisfies Record<string, Rule>;
 
 export type RuleName = keyof typeof RULE_TABLE;

@@ -34,6 +34,10 @@ export interface CallerSetup {
   /** `lockAll()` with this name: it tries, then joins with the same key, and waits behind its own session as behind others. */
   readonly all?: boolean;
   readonly writes?: boolean;
+  /** It releases although its write has not been answered. */
+  readonly impatient?: boolean;
+  /** Its key may stay with the session after a release. */
+  readonly sticky?: boolean;
 }
 
 export interface SessionSetup {
@@ -101,6 +105,9 @@ const twice = { rounds: 2 };
 const tries = { tries: true };
 const all = { all: true };
 const writes = { writes: true };
+const sticky = { sticky: true };
+const STICKY = caller(0, sticky);
+const STICKY_TWICE = caller(0, { ...sticky, ...twice });
 const A_TWICE = caller(0, twice);
 const B_TWICE = caller(1, twice);
 
@@ -173,6 +180,30 @@ export const SCENARIOS = {
   "delays, late requests": scenario([A_TWICE], { sessions: [DELAYED], lateRequests: 1 }),
   "delays, lockAll": scenario([caller(0, all), B], { sessions: [DELAYED, LEADING], pauses: 1 }),
   "batches, waits": scenario([A, caller(0, { name: "mail" }), B], { batches: true }),
+  sticky: scenario([caller(0, { ...sticky, rounds: 3 }), B], { aborts: 1 }),
+  "sticky, two clients": scenario([STICKY_TWICE, caller(1, { ...sticky, ...twice })]),
+  "sticky, siblings": scenario([STICKY, STICKY, B], { aborts: 1 }),
+  "sticky, a plain sibling": scenario([STICKY_TWICE, A], { aborts: 1 }),
+  "sticky, moved streams": scenario([STICKY, B], {
+    sessions: [{ member: "lagging" }, { member: "leading" }],
+    lags: true,
+    moves: 1,
+  }),
+  "sticky, deletions": scenario([STICKY_TWICE, B], { deletions: 1, longHolds: true }),
+  "sticky, losses": scenario([STICKY_TWICE, B], { losses: 1, lostAnswers: 1 }),
+  "sticky, pauses": scenario([caller(0, { ...sticky, ...twice, ...writes }), caller(1, writes)], {
+    pauses: 1,
+    writes: 2,
+  }),
+  "sticky, impatient writes": scenario(
+    [caller(0, { ...sticky, ...writes, impatient: true }), caller(0, { ...sticky, ...writes })],
+    {
+      writes: 2,
+    },
+  ),
+  "sticky, late requests": scenario([STICKY_TWICE, B], { lateRequests: 1 }),
+  "sticky, repeats": scenario([STICKY_TWICE, B], { repeats: 1 }),
+  "sticky, delays": scenario([STICKY, B], { sessions: [DELAYED, LEADING], revokes: 1 }),
 } satisfies Record<string, Scenario>;
 
 export type ScenarioName = keyof typeof SCENARIOS;

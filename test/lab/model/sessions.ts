@@ -1,4 +1,5 @@
 import { deleteKeys, keyOfPlace } from "./etcd.js";
+import { demandMoved } from "./keeping.js";
 import { seenBy } from "./reading.js";
 import { progress, type Step } from "./step.js";
 import { sweeps } from "./sweeping.js";
@@ -103,7 +104,9 @@ export function moveStream(world: World, session: Session): void {
 
 function startAgain(world: World, caller: Caller): void {
   const { state } = caller;
-  if (state.at === "waiting" && state.predecessor) {
+  if ("demand" in state && state.demand) {
+    demandMoved(world, caller);
+  } else if (state.at === "waiting" && state.predecessor) {
     const turn = { ...state, predecessorWatch: undefined, ownWatch: undefined, beforeWatch: undefined };
     const before = state.beforeWatch && state.predecessor.before;
     const both = state.predecessorWatch?.with !== undefined;
@@ -117,6 +120,7 @@ function startAgain(world: World, caller: Caller): void {
 
 function goOnFromNow(world: World, session: Session, caller: Caller): void {
   const { state } = caller;
+  if ("demand" in state && state.demand) return demandMoved(world, caller);
   if (state.at !== "waiting" && state.at !== "holding") return;
   const now = seenBy(world, session);
   const move = <W extends { createdAt: number } | undefined>(watch: W): W =>

@@ -4,9 +4,17 @@ import type { Caller, World } from "./world.js";
 export type Does =
   | keyof Accidents
   /** A caller. */
-  | ("ask" | "answered" | "release" | "write arrives")
+  | ("ask" | "answered" | "release" | "keep" | "take again" | "give back" | "write arrives")
   /** The client of a caller that waits or holds. */
-  | ("watch held key" | "watch created" | "deletion heard" | "read answered" | "places read")
+  | (
+      | "watch held key"
+      | "watch joins"
+      | "watch created"
+      | "deletion heard"
+      | "join heard"
+      | "read answered"
+      | "places read"
+    )
   /** etcd. */
   | ("arrives" | "batch arrives" | "late arrives" | "late vanishes" | "read arrives" | "catch up")
   /** A session. */

@@ -10,6 +10,7 @@ import {
   writeArrives,
 } from "./holding.js";
 import { ask, joinAnswered, mayJoin } from "./joining.js";
+import { demandSteps, keepSteps, keptSteps, takeSteps, waitsHere } from "./keeping.js";
 import { leave, leaveAnswered } from "./leaving.js";
 import { seenBy } from "./reading.js";
 import { sessionSteps } from "./sessions.js";
@@ -43,7 +44,13 @@ function callerSteps(world: World, caller: Caller): Step[] {
   const { state } = caller;
   switch (state.at) {
     case "idle":
+      if (waitsHere(world, caller)) return [may(caller, "ask", standInLine), ...takeSteps(world, caller)];
       return mayJoin(world, caller) ? [may(caller, "ask", ask)] : [];
+    case "line":
+      if (waitsHere(world, caller)) return takeSteps(world, caller);
+      return mayJoin(world, caller) ? [will(caller, "ask", ask)] : [];
+    case "kept":
+      return [...keptSteps(world, caller, state), ...takeSteps(world, caller)];
     case "again":
       return mayJoin(world, caller) ? [will(caller, "ask", ask)] : [];
     case "joining": {
@@ -63,6 +70,11 @@ function callerSteps(world: World, caller: Caller): Step[] {
     case "done":
       return [];
   }
+}
+
+function standInLine(world: World, caller: Caller): void {
+  caller.state = { at: "line" };
+  tell(world, `${caller.label} asks to lock "${caller.setup.name}", and waits in the process`);
 }
 
 /** The session may list its keys, and read those of its places that are missing, at any time. Nothing depends on that. */
@@ -116,13 +128,15 @@ function holderSteps(world: World, caller: Caller, state: Holding): Step[] {
       heldKeyDeleted(w, c, at);
     },
   });
-  if (answer) steps.push(will(caller, "read answered", (w, c) => heldKeyRead(w, c, state, answer)));
-  if (!ownWatch && world.scenario.longHolds && keeps(world, "own-key-is-watched"))
+  if (answer && !state.demand)
+    steps.push(will(caller, "read answered", (w, c) => heldKeyRead(w, c, state, answer)));
+  steps.push(...demandSteps(world, caller, state), ...keepSteps(world, caller, state));
+  if (!ownWatch && !state.demand && world.scenario.longHolds && keeps(world, "own-key-is-watched"))
     steps.push(will(caller, "watch held key", (w, c) => watchHeldKey(w, c, state)));
   // A caller that writes waits for the answer before it releases.
-  if (caller.writing > 0) return steps;
+  if (caller.writing > 0 && !caller.setup.impatient) return steps;
   steps.push(may(caller, "release", (w, c) => leave(w, c, { releases: true })));
-  if (!caller.setup.writes) return steps;
+  if (!caller.setup.writes || caller.writing > 0) return steps;
   return [...steps, ...accident(world, "writes", (w) => decideToWrite(w, w.callers[caller.id]!), caller.id)];
 }
 

@@ -25,6 +25,8 @@ export interface Place {
   readonly revision: number;
   /** Attempts to put the key that were sent and not answered: each may still be applied. */
   readonly unanswered: number;
+  /** How often the lock was taken with this key. */
+  readonly turn: number;
 }
 
 /** A transaction as it is sent. */
@@ -58,6 +60,8 @@ export interface Position {
   /** The key exists with the expected create revision. */
   readonly mine: boolean;
   readonly predecessor: Predecessor | undefined;
+  /** A place is behind it: for holders that want to know. */
+  readonly isFollowed?: boolean;
 }
 
 export interface Predecessor {
@@ -132,6 +136,22 @@ export interface Holding {
   readonly ownWatch: Watch | undefined;
   /** Verifies that the key existed when the watch began. */
   readonly read: Read | undefined;
+  readonly demand: Demand | undefined;
+}
+
+/** What a session knows of those that join behind a key that may stay with it. */
+export interface Demand {
+  readonly watch: Watch | undefined;
+  /** A read after the watch has shown nobody. */
+  readonly verified: boolean;
+  readonly wanted: boolean;
+}
+
+/** The lock is free, and the key stays with the session. */
+export interface Kept {
+  readonly at: "kept";
+  readonly demand: Demand;
+  readonly read: Read | undefined;
 }
 
 export type State =
@@ -144,6 +164,9 @@ export type State =
   | { readonly at: "local"; readonly below: number }
   | Turn
   | Holding
+  | Kept
+  /** It waits in the process, without a place: its session has a key that may stay. */
+  | { readonly at: "line" }
   /** It no longer claims anything; the delete of its key is in progress. */
   | { readonly at: "leaving"; readonly call: Call; readonly releases: boolean; readonly repeated: boolean }
   | { readonly at: "done" };
@@ -162,7 +185,7 @@ export interface Caller {
   state: State;
   /** It no longer waits, but its join is in progress. */
   gaveUp: boolean;
-  /** The fence of a write that it decided on while it held; 0 = none. */
+  /** The fence of a write that it decided on while it held, with its turn: see `tokenOf`. 0 = none. */
   writing: number;
 }
 
@@ -215,7 +238,7 @@ export interface World {
 }
 
 export type Invariant =
-  "single holder" | "fencing" | "no lost wake-up" | "no ghost" | "true losses" | "delay";
+  "single holder" | "fencing" | "no lost wake-up" | "no ghost" | "true losses" | "delay" | "no overtaking";
 
 export interface Broken {
   readonly invariant: Invariant;
@@ -241,6 +264,12 @@ export const keyName = (name: string, lease: number, n: number): string =>
   `${name}/${letterOf(lease)}${n > 1 ? `-${n}` : ""}`;
 
 export const placeOf = (caller: Caller): Place => caller.place!;
+
+/** The fence and the turn in one number. */
+export const tokenOf = ({ revision, turn }: Place): number => revision * 16 + turn;
+
+export const tokenText = (token: number): string =>
+  token % 16 > 1 ? `${Math.floor(token / 16)}, turn ${token % 16}` : `${Math.floor(token / 16)}`;
 
 /** A watch that was asked for. */
 export const watchOn = (key: string, also?: string): Watch => ({

@@ -38,7 +38,7 @@ export function ask(world: World, { is, name, key, asks }: JoinRequest, { value,
   return take(next, "ask", id).map((asked) => {
     const caller = asked.callers[id]!;
     if (!isCall(caller.state)) return asked;
-    caller.place = { key, value, revision: 0, unanswered: 0 };
+    caller.place = { key, value, revision: 0, unanswered: 0, turn: 1 };
     const txn: Txn = { ...caller.state.call.txn, is, key, value, asks };
     return withState(asked, id, { at: "joining", call: { txn, answer: undefined } });
   });
@@ -87,6 +87,9 @@ function leaving(world: World, { id, state }: Caller): World[] {
     case "joining":
     case "again":
     case "idle":
+    // No run that is compared with the model has sticky locks.
+    case "line":
+    case "kept":
     case "done":
       return [];
   }

@@ -1,0 +1,236 @@
+// What a session does with a key that stays with it after a release, so that it can take the lock again without a request. It needs
+// to hear of each join behind the key: the key leaves as soon as one is heard of.
+import { keyOfPlace, queueAt } from "./etcd.js";
+import { hold, lose } from "./holding.js";
+import { siblings } from "./joining.js";
+import { leave } from "./leaving.js";
+import { readAgain, seenBy } from "./reading.js";
+import { may, will, type Step } from "./step.js";
+import {
+  breaks,
+  keeps,
+  placeOf,
+  sessionOf,
+  tell,
+  watchOn,
+  type Caller,
+  type Demand,
+  type Holding,
+  type Kept,
+  type Position,
+  type World,
+} from "./world.js";
+
+/** Holds a key that may stay, or keeps one. */
+type Tenant = Holding | Kept;
+
+const NO_DEMAND = { watch: undefined, verified: false, wanted: false };
+
+const demandOf = ({ demand }: Tenant): Demand => demand ?? NO_DEMAND;
+
+/** The one of this session that holds, or keeps, a key that may stay. */
+function tenantOf(
+  world: World,
+  caller: Caller,
+): { readonly caller: Caller; readonly state: Tenant } | undefined {
+  for (const one of [caller, ...siblings(world, caller)]) {
+    const { state } = one;
+    const isTenant = state.at === "kept" || (state.at === "holding" && state.demand !== undefined);
+    if (isTenant && one.setup.sticky) return { caller: one, state };
+  }
+  return undefined;
+}
+
+/** Whether a call waits in the process, and not in the queue: nobody else is known to want the lock. */
+export function waitsHere(world: World, caller: Caller): boolean {
+  if (!caller.setup.sticky) return false;
+  const tenant = tenantOf(world, caller);
+  if (!tenant) return false;
+  return !demandOf(tenant.state).wanted;
+}
+
+/** A place of the same session stands behind the key, or is about to. */
+const isFollowed = (world: World, caller: Caller): boolean =>
+  siblings(world, caller).some(({ place }) => place);
+
+const mayBeTaken = (world: World, caller: Caller, { demand }: Kept): boolean =>
+  !isFollowed(world, caller) && (!demand.wanted || !keeps(world, "wanted-ends-the-turns"));
+
+/** A caller that waits in the process, or that asks again: the next turn of the key that its session keeps. */
+export function takeSteps(world: World, caller: Caller): Step[] {
+  const tenant = tenantOf(world, caller);
+  if (caller.rounds === 0) return [];
+  if (tenant?.state.at !== "kept" || !mayBeTaken(world, tenant.caller, tenant.state)) return [];
+  const keeper = tenant.caller.id;
+  const take = (w: World, c: Caller): void => takeAgain(w, c, w.callers[keeper]!);
+  return [caller.state.at === "line" ? will(caller, "take again", take) : may(caller, "take again", take)];
+}
+
+function takeAgain(world: World, caller: Caller, keeper: Caller): void {
+  const { state } = keeper;
+  if (state.at !== "kept") return;
+  const place = placeOf(keeper);
+  keeper.place = undefined;
+  keeper.state = ended(keeper);
+  const turn = place.turn + (keeps(world, "turns-rise") ? 1 : 0);
+  caller.place = { ...place, turn };
+  const { verified, watch } = state.demand;
+  const heard = watch?.position ?? 0;
+  const behind = queueAt(world, caller.setup.name, heard).find(
+    ({ created, delays }) => created > place.revision && !delays,
+  );
+  tell(world, `${caller.label} takes "${caller.setup.name}" again, without a request: turn ${turn}`);
+  if (verified && behind)
+    breaks(world, "no overtaking", `${caller.label} takes it again after it has heard of ${behind.key}`);
+  hold(world, caller, heard, state.demand);
+}
+
+const ended = ({ rounds, gaveUp }: Caller): Caller["state"] =>
+  rounds > 0 && !gaveUp ? { at: "idle" } : { at: "done" };
+
+/** The holder may let its key stay. */
+export function keepSteps(world: World, caller: Caller, state: Holding): Step[] {
+  const { demand } = state;
+  if (!caller.setup.sticky) return [];
+  if (!demand) return state.ownWatch ? [] : [may(caller, "watch joins", watchJoins)];
+  const sure = demand.verified || !keeps(world, "kept-when-verified");
+  if (caller.writing > 0 && !caller.setup.impatient) return [];
+  if (demand.wanted || !sure || isFollowed(world, caller)) return [];
+  return [may(caller, "keep", (w, c) => keep(w, c, demand))];
+}
+
+function keep(world: World, caller: Caller, demand: Demand): void {
+  caller.rounds--;
+  caller.state = { at: "kept", demand, read: undefined };
+  tell(world, `${caller.label} releases, and its session keeps ${placeOf(caller).key}`);
+}
+
+/** A watch on all of the queue, which reports joins and the end of the own key. */
+function watchJoins(world: World, caller: Caller): void {
+  if (caller.state.at !== "holding") return;
+  const watch = watchOn(placeOf(caller).key);
+  caller.state = { ...caller.state, demand: { watch, verified: false, wanted: false } };
+  tell(world, `${caller.label} asks for a watch on who joins behind it`);
+}
+
+export function keptSteps(world: World, caller: Caller, state: Kept): Step[] {
+  const steps = demandSteps(world, caller, state);
+  const leaves = state.demand.wanted && keeps(world, "wanted-key-leaves");
+  const giveBack = (w: World, c: Caller): void => leave(w, c, { releases: false });
+  // The user closes the session, or nobody has used the key for long.
+  steps.push(leaves ? will(caller, "give back", giveBack) : may(caller, "give back", giveBack));
+  return steps;
+}
+
+/** The watch of a tenant, and its read, which shows who joined before the watch. */
+export function demandSteps(world: World, caller: Caller, state: Tenant): Step[] {
+  const { demand, read } = state;
+  const watch = demand?.watch;
+  if (!demand || !watch) return [];
+  const seen = seenBy(world, sessionOf(world, caller));
+  if (watch.createdAt === 0)
+    return [{ ...will(caller, "watch created", (w, c) => created(w, c, seen)), on: watch.key }];
+  const steps: Step[] = [];
+  const { answer } = read ?? {};
+  if (answer) steps.push(will(caller, "read answered", (w, c) => demandRead(w, c, answer)));
+  const at = nextEvent(world, caller, demand, seen);
+  if (at)
+    steps.push({
+      ...will(caller, at.ends ? "deletion heard" : "join heard", (w, c) => heard(w, c, at)),
+      on: watch.key,
+    });
+  return steps;
+}
+
+const withDemand = (caller: Caller, change: Partial<Demand>, read = tenant(caller).read): void =>
+  void (caller.state = {
+    ...tenant(caller),
+    demand: { ...demandOf(tenant(caller)), ...change },
+    read,
+  } as Tenant);
+
+const tenant = ({ state }: Caller): Tenant => state as Tenant;
+
+function created(world: World, caller: Caller, seen: number): void {
+  const watch = { ...watchOn(placeOf(caller).key), createdAt: seen, position: seen };
+  tell(world, `etcd has created ${caller.label}'s watch on joins, at revision ${seen}`);
+  const atLeast = Math.max(seen, placeOf(caller).revision);
+  withDemand(caller, { watch }, { linearizable: false, atLeast, answer: undefined });
+}
+
+function demandRead(world: World, caller: Caller, answer: Position): void {
+  tell(world, `${caller.label} gets the answer of revision ${answer.revision}`);
+  const next = readAgain(world, tenant(caller).read!, answer);
+  if (next) return withDemand(caller, {}, next);
+  if (!answer.mine) return ownKeyGone(world, caller);
+  // It has shown all events up to its revision: a lagging member may report them later.
+  const { watch } = demandOf(tenant(caller));
+  const position = Math.max(watch?.position ?? 0, answer.revision);
+  withDemand(caller, { watch: watch && { ...watch, position }, verified: true }, undefined);
+  if (answer.isFollowed) wanted(world, caller);
+}
+
+function wanted(world: World, caller: Caller): void {
+  tell(world, `${caller.label} knows that somebody waits`);
+  withDemand(caller, { wanted: true });
+}
+
+interface Heard {
+  readonly revision: number;
+  readonly key: string;
+  /** It is the end of the own key, and not a join. */
+  readonly ends: boolean;
+}
+
+/** After the first join, only the end of the own key matters. */
+function nextEvent(
+  world: World,
+  caller: Caller,
+  { watch, wanted: isWanted }: Demand,
+  seen: number,
+): Heard | undefined {
+  const { key, revision } = placeOf(caller);
+  const position = watch?.position ?? 0;
+  const events: Heard[] = [];
+  for (const other of world.keys) {
+    if (other.name !== caller.setup.name) continue;
+    if (other.key === key && other.deleted > position)
+      events.push({ revision: other.deleted, key, ends: true });
+    const joins = other.created > position && other.created > revision && !other.delays && !isWanted;
+    if (joins) events.push({ revision: other.created, key: other.key, ends: false });
+  }
+  return events.filter((event) => event.revision <= seen).sort((a, b) => a.revision - b.revision)[0];
+}
+
+function heard(world: World, caller: Caller, { revision, key, ends }: Heard): void {
+  const { watch } = demandOf(tenant(caller));
+  tell(world, `${caller.label} hears that ${key} was ${ends ? "deleted" : "put"} at revision ${revision}`);
+  withDemand(caller, { watch: watch && { ...watch, position: revision } });
+  if (!ends) return wanted(world, caller);
+  if (revision <= placeOf(caller).revision) return;
+  if (keeps(world, "own-end-of-kept-key") || caller.state.at === "holding") ownKeyGone(world, caller);
+}
+
+/** A holder is told. A session that keeps the key of nobody is not, and the next call joins. */
+function ownKeyGone(world: World, caller: Caller): void {
+  if (caller.state.at === "holding") return lose(world, caller);
+  tell(world, `${caller.label}'s session finds the key that it keeps gone`);
+  if (keyOfPlace(world, placeOf(caller))?.deleted === 0)
+    breaks(world, "true losses", `it takes ${placeOf(caller).key} for lost, but that lives`);
+  caller.place = undefined;
+  caller.state = ended(caller);
+}
+
+/** The stream has moved, and may have missed a join: a key that is kept leaves, and one that is held leaves with its release. */
+export function demandMoved(world: World, caller: Caller): void {
+  const state = tenant(caller);
+  const { watch } = demandOf(state);
+  if (!state.demand) return;
+  if (keeps(world, "kept-key-leaves-with-the-stream")) {
+    const leaving = state.at === "kept" || !watch ? undefined : { ...watch, createdAt: 0, position: 0 };
+    return withDemand(caller, { wanted: true, watch: leaving }, undefined);
+  }
+  const now = seenBy(world, sessionOf(world, caller));
+  if (watch && watch.createdAt > 0)
+    withDemand(caller, { watch: { ...watch, createdAt: now, position: now } });
+}

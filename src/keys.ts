@@ -95,6 +95,8 @@ export interface EntryValue {
   readonly permits?: number;
   /** Why its caller wants the lock. */
   readonly reason?: string;
+  /** For a sticky lock: its session may keep the key while nobody has the lock. */
+  readonly sticky?: boolean;
   /** For a web lock: the manager that requested it. */
   readonly client?: string;
 }
@@ -109,7 +111,7 @@ export function parseEntryValue(value: string): Partial<EntryValue> {
   try {
     const parsed: unknown = JSON.parse(value);
     if (typeof parsed !== "object" || parsed === null) return {};
-    const { owner, since, id, permits, client, reason } = parsed as Record<string, unknown>;
+    const { owner, since, id, permits, client, reason, sticky } = parsed as Record<string, unknown>;
     const found: { -readonly [K in keyof EntryValue]?: EntryValue[K] } = {};
     if (typeof owner === "string") found.owner = owner;
     if (typeof since === "string") found.since = since;
@@ -117,6 +119,7 @@ export function parseEntryValue(value: string): Partial<EntryValue> {
     if (isPermits(permits)) found.permits = permits;
     if (typeof client === "string") found.client = client;
     if (typeof reason === "string") found.reason = reason;
+    if (sticky === true) found.sticky = true;
     return found;
   } catch {
     // Go and etcdctl write empty or arbitrary values: their entries have no owner to show.

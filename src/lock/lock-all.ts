@@ -5,7 +5,7 @@ import { acquire, type Acquirer, holdOf, queueOf } from "./hold/acquire.js";
 import { type AcquireTarget, type HoldFacts, type LockAbout, traceAcquire } from "./hold/events.js";
 import { HoldBase, type HoldEnd } from "./hold/hold-base.js";
 import { HoldHandle, KeyWatch, type Lock } from "./hold/hold.js";
-import type { WantedListener } from "./hold/wanted.js";
+import type { WantedListener } from "./queue/demand.js";
 import { checkNames } from "../base/options/check.js";
 import { checkLock, checkLockWait, LOCK_OPTIONS, LOCK_WAIT_OPTIONS } from "../base/options/lock.js";
 import type { JoinedEntry } from "./queue/entry.js";
@@ -30,7 +30,7 @@ import { tellOutside } from "../base/util/own-context.js";
 import { newController } from "../base/util/abort.js";
 
 /** Several names that were locked at once. They are lost as a whole and released as a whole. */
-export interface MultiLock extends Omit<Lock, "name" | "key" | "toJSON"> {
+export interface MultiLock extends Omit<Lock, "name" | "key" | "turn" | "toJSON"> {
   /** The names as passed to `lockAll`. */
   readonly names: readonly string[];
   /** The key under each name, in the same order. */

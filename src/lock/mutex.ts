@@ -2,9 +2,9 @@ import { acquireHold, type HoldTarget, tryAcquire } from "./hold/acquire.js";
 import { ExclusiveHoldHandle, type Lock } from "./hold/hold.js";
 import { enclosingHold, HeldScope } from "./hold/reentrancy.js";
 import { checkBoolean, checkFunction, checkName, checkWait } from "../base/options/check.js";
-import { checkLock, checkLockWait } from "../base/options/lock.js";
+import { checkLockWait, checkStickyLock } from "../base/options/lock.js";
 import { leaseSourceOf, type SessionSource } from "./session/cluster.js";
-import type { LockOptions, LockWaitOptions, WaitOptions } from "./session/session-options.js";
+import type { LockWaitOptions, StickyLockOptions, WaitOptions } from "./session/session-options.js";
 
 export interface WorkOptions extends LockWaitOptions {
   /**
@@ -27,14 +27,14 @@ export class Mutex {
    * @throws {TypeError | RangeError} when `source` is not a Cluster or Session, or `name` is not 1..1024 bytes of
    * well-formed Unicode without "/" at its ends and without "//", and on invalid options.
    */
-  constructor(source: SessionSource, name: string, options?: LockOptions) {
+  constructor(source: SessionSource, name: string, options?: StickyLockOptions) {
     const leases = leaseSourceOf(source);
     this.name = checkName(name);
     this.#target = {
       source: leases,
       name: this.name,
       kind: "mutex",
-      options: checkLock("Mutex", options),
+      options: checkStickyLock("Mutex", options),
       handle: ExclusiveHoldHandle,
     };
   }

@@ -2,10 +2,10 @@ import { acquireHold, type HoldTarget, tryAcquire } from "./hold/acquire.js";
 import { ExclusiveHoldHandle, type Hold, HoldHandle, type Lock } from "./hold/hold.js";
 import { HeldScope } from "./hold/reentrancy.js";
 import { checkFunction, checkName, checkWait } from "../base/options/check.js";
-import { type CheckedLockWait, checkLock, checkLockWait } from "../base/options/lock.js";
+import { type CheckedLockWait, checkLockWait, checkStickyLock } from "../base/options/lock.js";
 import { reader, writer } from "./queue/lock-mode.js";
 import { leaseSourceOf, type SessionSource } from "./session/cluster.js";
-import type { LockOptions, LockWaitOptions, WaitOptions } from "./session/session-options.js";
+import type { LockWaitOptions, StickyLockOptions, WaitOptions } from "./session/session-options.js";
 
 /**
  * Many readers or one writer at a time, in all processes that use the same name on the same etcd. They are served in
@@ -23,10 +23,10 @@ export class RwLock {
    * @throws {TypeError | RangeError} when `source` is not a Cluster or Session, or `name` is not 1..1024 bytes of
    * well-formed Unicode without "/" at its ends and without "//", and on invalid options.
    */
-  constructor(source: SessionSource, name: string, options?: LockOptions) {
+  constructor(source: SessionSource, name: string, options?: StickyLockOptions) {
     const leases = leaseSourceOf(source);
     this.name = checkName(name);
-    const target = { source: leases, name: this.name, options: checkLock("RwLock", options) };
+    const target = { source: leases, name: this.name, options: checkStickyLock("RwLock", options) };
     this.#reading = { ...target, kind: "reader", mode: reader, handle: HoldHandle };
     this.#writing = { ...target, kind: "writer", mode: writer, handle: ExclusiveHoldHandle };
   }

@@ -2,10 +2,10 @@ import { acquireHold, type HoldTarget, tryAcquire } from "./hold/acquire.js";
 import { type Hold, HoldHandle } from "./hold/hold.js";
 import { HeldScope } from "./hold/reentrancy.js";
 import { checkFunction, checkName, checkPermits, checkWait } from "../base/options/check.js";
-import { checkLock, checkLockWait } from "../base/options/lock.js";
+import { checkLockWait, checkStickyLock } from "../base/options/lock.js";
 import { permit } from "./queue/lock-mode.js";
 import { leaseSourceOf, type SessionSource } from "./session/cluster.js";
-import type { LockOptions, LockWaitOptions, WaitOptions } from "./session/session-options.js";
+import type { LockWaitOptions, StickyLockOptions, WaitOptions } from "./session/session-options.js";
 
 /**
  * At most `permits` holders at a time, in all processes that use the same name on the same etcd, served in order. Limits
@@ -22,7 +22,7 @@ export class Semaphore {
    * Unicode without "/" at its ends and without "//", or `permits` is not an integer from 1 to 1000, and on invalid options.
    */
   // eslint-disable-next-line max-params -- public: the options come last, as everywhere
-  constructor(source: SessionSource, name: string, permits: number, options?: LockOptions) {
+  constructor(source: SessionSource, name: string, permits: number, options?: StickyLockOptions) {
     const leases = leaseSourceOf(source);
     this.name = checkName(name);
     this.permits = checkPermits(permits);
@@ -31,7 +31,7 @@ export class Semaphore {
       name: this.name,
       kind: "permit",
       mode: permit(this.permits),
-      options: checkLock("Semaphore", options),
+      options: checkStickyLock("Semaphore", options),
       handle: HoldHandle,
     };
   }

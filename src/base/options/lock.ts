@@ -1,5 +1,6 @@
 import {
   checkBoolean,
+  checkInteger,
   type CheckedWait,
   checkOptions,
   checkShown,
@@ -18,6 +19,15 @@ export interface CheckedLock {
   /** Given exactly if `maxHoldMs` is. */
   readonly maxHoldGraceMs: number | undefined;
   readonly warnHoldMs: number | undefined;
+  /** Its key may stay after a release. */
+  readonly sticky?: boolean;
+  readonly local?: CheckedLocal | undefined;
+}
+
+/** How long a key that somebody waits for is passed on in one process. */
+export interface CheckedLocal {
+  readonly turns: number;
+  readonly ms: number;
 }
 
 export const LOCK_OPTIONS = ["label", "maxHoldMs", "maxHoldGraceMs", "warnHoldMs"] as const;
@@ -32,6 +42,30 @@ export const NO_LOCK_OPTIONS: CheckedLock = {
   maxHoldGraceMs: undefined,
   warnHoldMs: undefined,
 };
+
+const STICKY_OPTIONS = ["sticky", "local"] as const;
+const MAX_LOCAL_TURNS = 1_000_000;
+const DEFAULT_LOCAL_MS = 100;
+
+/** The options of a lock whose key may stay with its session. */
+export function checkStickyLock(where: string, options: unknown): CheckedLock {
+  const checked = checkLock(where, options, STICKY_OPTIONS);
+  const given = (options ?? {}) as Options;
+  const sticky = checkBoolean("sticky", given.sticky);
+  if (given.local !== undefined && !sticky)
+    throw new TypeError(`Option local of ${where} needs sticky: true`);
+  return sticky ? { ...checked, sticky, local: checkLocal(given.local) } : checked;
+}
+
+function checkLocal(value: unknown): CheckedLocal | undefined {
+  if (value === undefined) return undefined;
+  const { turns, ms } = checkOptions("local", value, ["turns", "ms"]);
+  if (turns === undefined) throw typeError("local.turns", "a whole number", turns);
+  return {
+    turns: checkInteger("local.turns", turns, { min: 1, max: MAX_LOCAL_TURNS, fallback: 1 }),
+    ms: checkHoldMs("local.ms", ms) ?? DEFAULT_LOCAL_MS,
+  };
+}
 
 /** `also` lists the other options of `where`. */
 export function checkLock(where: string, options: unknown, also: readonly string[] = []): CheckedLock {
@@ -113,6 +147,7 @@ export function checkQueueWait(
 
 /** Checks `reason`, too, which every call takes that waits for a lock. */
 export function checkLockWait(options: unknown, { also = [], ...call }: QueueWaitCall): CheckedLockWait {
+  if (options === undefined) return NO_LIMITS;
   const wait = checkQueueWait(options, { ...call, also: ["reason", ...also] });
   const reason = checkShown("reason", (options as Options | undefined)?.reason);
   return reason === undefined ? wait : { ...wait, reason };

@@ -386,6 +386,8 @@ export function acquireHold<H extends HoldHandle>(
   try {
     const wait = check();
     const target = wait.reason === undefined ? plain : { ...plain, reason: wait.reason };
+    const kept = plain.options.sticky && !acquireChannel.hasSubscribers && takeKept(target, wait);
+    if (kept) return Promise.resolve(kept);
     // The handle is that of the target.
     const by: Acquirer<HoldTarget<H>, JoinedEntry, H> = AS_HOLD;
     if (!acquireChannel.hasSubscribers) return acquire(target, wait, by);
@@ -394,6 +396,17 @@ export function acquireHold<H extends HoldHandle>(
   } catch (error) {
     return Promise.reject(error);
   }
+}
+
+/** The short way of a sticky lock whose key its session keeps. Every other case, and each error of `acquire`, is left to the long way. */
+function takeKept<H extends HoldHandle>(target: HoldTarget<H>, { signal }: CheckedLockWait): H | undefined {
+  const { source, name, mode } = target;
+  if (signal?.aborted || source.services.closed.aborted) return undefined;
+  const lease = source.standing?.();
+  const entry = lease?.locks?.known(name)?.takeKept(mode);
+  if (!entry) return undefined;
+  target.onAhead?.(0);
+  return started(entry, target);
 }
 
 /** A hold if it needs no wait for a turn, else undefined. `timeoutMs` bounds the wait for etcd. */

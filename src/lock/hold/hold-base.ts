@@ -18,7 +18,8 @@ import { printable } from "../../base/util/printable.js";
 import { type HoldFacts, holdMessage, type LockAbout } from "./events.js";
 import { isAbortSignal } from "../../base/util/realm.js";
 import type { Contender } from "../../contender.js";
-import { listenerOf, Waiters, type WantedListener } from "./wanted.js";
+import type { WantedListener } from "../queue/demand.js";
+import { listenerOf, Waiters } from "./wanted.js";
 
 /** Work that the first call starts and every call waits for. The promise may be left un-awaited. */
 class Once {

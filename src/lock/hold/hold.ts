@@ -2,6 +2,7 @@ import { LockLostError, LockReleasedError, type Loss, SessionLostError } from ".
 import type { Contender } from "../../contender.js";
 import type { WatchEvent } from "../../etcd/port.js";
 import type { Watch, WatchListener } from "../../etcd/watch-hub.js";
+import { Demand, type WantedListener } from "../queue/demand.js";
 import type { JoinedEntry } from "../queue/entry.js";
 import { LockTable } from "../queue/queue.js";
 import type { LeaveBy, Queue } from "../queue/queue.js";
@@ -13,7 +14,6 @@ import type { HoldFacts, LockAbout } from "./events.js";
 import { HoldBase, type HoldEnd, type HoldJson } from "./hold-base.js";
 import { newController } from "../../base/util/abort.js";
 import { askAboutNamesAbove } from "./names-above.js";
-import { Demand, type WantedListener } from "./wanted.js";
 
 /** Watches the key of a hold, which is lost if a client deletes the key, even though the lease goes on. */
 export class KeyWatch implements WatchListener {
@@ -178,7 +178,13 @@ export interface Lock extends Hold {
    * no bigints: send `String(fence)`.
    */
   readonly fence: bigint;
-  toJSON(): HoldJson & { readonly fence: string };
+  /**
+   * 1, and for a sticky lock how often its session has taken the lock with this key: all of these holds have the same fence. Where two
+   * processes may write, `fence` is enough. It orders the callers of one process, too, together with `turn`: a higher turn of the same
+   * fence is newer. Of a hold that was adopted with its session, it's `Number.MAX_SAFE_INTEGER` if the lock was sticky.
+   */
+  readonly turn: number;
+  toJSON(): HoldJson & { readonly fence: string; readonly turn: number };
 }
 
 /** A hold that others may share: it has no fence, not even an undefined one. */
@@ -186,6 +192,8 @@ export class HoldHandle extends HoldBase implements Hold, Dependent {
   readonly name: string;
   readonly key: string;
   readonly revision: bigint;
+  /** How often the session has taken the lock with this key, this time included. */
+  protected readonly taken: number;
   readonly #queue: Queue;
   readonly #entry: JoinedEntry;
   readonly #heldKey: KeyWatch;
@@ -205,6 +213,7 @@ export class HoldHandle extends HoldBase implements Hold, Dependent {
     this.name = entry.name;
     this.key = entry.key;
     this.revision = entry.revision;
+    this.taken = entry.turn;
     this.#queue = queue;
     this.#entry = entry;
     this.#heldKey = new KeyWatch(entry, () => this.keyDeleted(), watched);
@@ -418,6 +427,10 @@ export class HoldHandle extends HoldBase implements Hold, Dependent {
     if (this.#explained) await this.#explained;
     if (this.#reason) throw this.#reason;
     this.#stop("released");
+    if (!this.#leaveBy && this.#queue.keep(this.#entry)) {
+      this.#report("released");
+      return lease.holdEnded(this);
+    }
     const leaving = this.#leave();
     this.#report("released");
     let deleted = true;
@@ -461,12 +474,16 @@ export class ExclusiveHoldHandle extends HoldHandle implements Lock {
     return this.revision;
   }
 
+  get turn(): number {
+    return this.taken;
+  }
+
   override get facts(): HoldFacts {
     return { key: this.key, revision: this.revision, fence: this.fence };
   }
 
-  override toJSON(): HoldJson & { readonly fence: string } {
-    return { ...super.toJSON(), fence: this.fence.toString() };
+  override toJSON(): HoldJson & { readonly fence: string; readonly turn: number } {
+    return { ...super.toJSON(), fence: this.fence.toString(), turn: this.turn };
   }
 
   protected override get title(): string {

@@ -18,6 +18,8 @@ export interface EntryParts {
   readonly value?: string | undefined;
   /** Why its caller wants the lock: a part of the value, unless that is given. */
   readonly reason?: string | undefined;
+  /** Its key may stay after a release. */
+  readonly sticky?: boolean | undefined;
 }
 
 /** An entry that is in the queue: etcd has reported its create revision. */
@@ -49,18 +51,23 @@ export class QueueEntry {
   readonly value: string;
   /** Whether the value has the form of all entries' values, with an ID. */
   readonly hasId: boolean;
+  /** Its key may stay after a release. */
+  readonly sticky: boolean;
   /** How many deletions were reported before it was made. */
   readonly #madeAt: number;
+  /** None of so many was its own. */
+  #soundAt: number;
   #revision: bigint | undefined;
   #unanswered = 0;
   #joinedBehind: bigint | undefined;
   #held = false;
+  #turn = 1;
   #leaving = false;
   #inUse = false;
 
-  constructor({ lease, name, n, mode, value, reason, kind = kindOf(mode) }: EntryParts) {
+  constructor({ lease, name, n, mode, value, reason, kind = kindOf(mode), sticky = false }: EntryParts) {
     this.lease = lease;
-    this.#madeAt = lease.services.watches.deletions;
+    this.#madeAt = this.#soundAt = lease.services.watches.deletions;
     this.name = name;
     this.path = pathOf(lease.services, name);
     this.directory = `${this.path}${mode.folder}`;
@@ -70,6 +77,7 @@ export class QueueEntry {
     this.key = entryKey(this.directory, lease.leaseId, n);
     const isDelayed = lease.delay !== undefined && mode.permits === undefined;
     this.delayKey = isDelayed ? entryKey(this.directory, lease.delay.leaseId, n) : undefined;
+    this.sticky = sticky;
     this.value = value ?? JSON.stringify(this.#newValue(reason));
     this.hasId = value === undefined || parseEntryValue(value).id !== undefined;
   }
@@ -94,6 +102,11 @@ export class QueueEntry {
     return this.#held;
   }
 
+  /** How many holds it has had: of a key that stays after a release, each has a turn of its own. */
+  get turn(): number {
+    return this.#turn;
+  }
+
   /** The caller has the hold, which finds out by itself when the key is gone. */
   get inUse(): boolean {
     return this.#inUse;
@@ -109,7 +122,11 @@ export class QueueEntry {
    * answer has shown the queue without it, perhaps before a lagging member tells of the end of the entry before it.
    */
   get knownGone(): boolean {
-    return this.lease.services.watches.deletionOf(this.key, this.#madeAt) > (this.#revision ?? 0n);
+    const { watches } = this.lease.services;
+    if (watches.deletions === this.#soundAt) return false;
+    const isGone = watches.deletionOf(this.key, this.#madeAt) > (this.#revision ?? 0n);
+    if (!isGone) this.#soundAt = watches.deletions;
+    return isGone;
   }
 
   is(kv: KeyValue): boolean {
@@ -159,6 +176,15 @@ export class QueueEntry {
 
   beginsToHold(): void {
     this.#held = true;
+  }
+
+  nextTurn(): void {
+    this.#turn++;
+  }
+
+  /** Another process has had it, with any number of turns. */
+  lastTurn(): void {
+    this.#turn = Number.MAX_SAFE_INTEGER;
   }
 
   used(): void {
@@ -229,6 +255,7 @@ export class QueueEntry {
       id: clock.randomId().toString(36),
       ...(permits !== undefined && { permits }),
       ...(reason !== undefined && { reason }),
+      ...(this.sticky && { sticky: true }),
     };
   }
 }

@@ -24,6 +24,7 @@ export interface JoinWanted {
   readonly kind: LockKind;
   readonly value?: string | undefined;
   readonly reason?: string | undefined;
+  readonly sticky?: boolean;
   readonly limits: Partial<Pick<CallPolicy, "giveUpMs" | "again" | "what">>;
   readonly beside?: Beside | undefined;
 }
@@ -88,6 +89,7 @@ export class Joiner {
 
   /** An entry in each of several queues, granted if all queues were empty. */
   joinAll(wanted: JoinWanted): Promise<readonly Joined[]> {
+    for (const name of wanted.names) this.table.queue(name).endTenures();
     return this.#put(wanted, JOIN_ALL);
   }
 

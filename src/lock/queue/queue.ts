@@ -11,12 +11,14 @@
 // `Queue.grant` and nothing else, also those of `tryLock`, `lockAll` and `once`. The other ends: its key was deleted, so it joins
 // again before later callers (`joinAnew`); etcd rejects something (`failed`); it gives up (`abandoned`); the session ends
 // (`Waiter.sessionEnded`).
-// Whatever entry is not wanted then is deleted by `leave`, which etcd must confirm, and whose answer wakes the next of ours.
+// Whatever entry is not wanted then is deleted by `leave`, which etcd must confirm, and whose answer wakes the next of ours. The entry of
+// a sticky lock may stay after a release, for the next of ours in line: see `Tenure`.
 import { KindMismatchError } from "../../errors.js";
 import type { Range, Txn, TxnAnswer } from "../../etcd/port.js";
 import type { CallPolicy } from "../../etcd/retry.js";
-import { entryKey, pathOf, sessionRange } from "../../keys.js";
+import { entryKey, parseEntryValue, pathOf, sessionRange } from "../../keys.js";
 import { type LockKind, mayMeet } from "../../kinds.js";
+import type { CheckedLocal, CheckedLock } from "../../base/options/lock.js";
 import { type AdoptedEntry, deleteDelayKey } from "../session/cleanup.js";
 import { KeyWatchSchedule, PlaceAudit } from "../session/key-audit.js";
 import type { Lease } from "../session/lease.js";
@@ -36,10 +38,12 @@ import {
   type Unknown,
 } from "./lock-mode.js";
 import { PredecessorWait } from "./predecessor-wait.js";
+import { Stickiness, Tenure } from "./tenure.js";
 import { announceGrantTxn, leaveTxn } from "./txns.js";
 import { LocalLine, LocalSuccessors, Waiter, type WaiterOptions } from "./waiter.js";
 
 const NONE: readonly JoinedEntry[] = [];
+const NO_TENURES: readonly Tenure[] = [];
 
 /** The numbers of the keys in one directory. */
 interface Numbers {
@@ -101,7 +105,7 @@ class KeyNumbers {
 }
 
 /** The entry that a caller wants to put. The defaults are those of a mutex. */
-type Wanted = Partial<Pick<EntryParts, "mode" | "value" | "kind" | "reason">>;
+type Wanted = Partial<Pick<EntryParts, "mode" | "value" | "kind" | "reason" | "sticky">>;
 
 /** The entries of one session under one name, of any mode. */
 export class SessionEntries {
@@ -119,10 +123,10 @@ export class SessionEntries {
     return this.#joined;
   }
 
-  make({ mode = exclusive, value, reason, kind }: Wanted = {}): QueueEntry {
+  make({ mode = exclusive, ...wanted }: Wanted = {}): QueueEntry {
     const { lease, name } = this;
     const n = this.keyNumbers.next(`${pathOf(lease.services, name)}${mode.folder}`);
-    const entry = new QueueEntry({ lease, name, n, mode, value, reason, kind });
+    const entry = new QueueEntry({ lease, name, n, mode, ...wanted });
     this.keyNumbers.take(entry);
     return entry;
   }
@@ -131,6 +135,7 @@ export class SessionEntries {
   adopt({ n, value, revision }: AdoptedEntry, { mode = exclusive, kind }: Wanted = {}): JoinedEntry {
     const { lease, name } = this;
     const entry = new QueueEntry({ lease, name, n, mode, value, kind }).confirmed(revision);
+    if (parseEntryValue(value).sticky) entry.lastTurn();
     this.keyNumbers.take(entry);
     this.add(entry);
     return entry;
@@ -213,6 +218,8 @@ export class Queue {
   readonly #line = new LocalLine();
   readonly #followers = new LocalSuccessors();
   #leaving: Map<QueueEntry, Promise<unknown>> | undefined;
+  /** The keys that may stay with the session, or do. */
+  #tenures: readonly Tenure[] = NO_TENURES;
   #joining = false;
   #trying = 0;
   #waiting = 0;
@@ -231,6 +238,8 @@ export class Queue {
     const waiter = new Waiter(this, options.mode ?? exclusive, options);
     this.lease.waits.add(waiter);
     this.#line.add(waiter);
+    // It waits for the key of a tenure, or for its end.
+    if (!waiter.sticky || this.#tenures.some(({ entry }) => entry.mode !== waiter.mode)) this.endTenures();
     this.#joinNext(waiter);
     return waiter;
   }
@@ -238,20 +247,24 @@ export class Queue {
   /** An entry that holds at once, or undefined if it would have to wait, or `beside` did not hold. `limits`: of the attempts. */
   async tryJoin(
     limits: JoinWanted["limits"],
-    { mode = exclusive, value, kind = kindOf(mode) }: JoinOptions = {},
+    { mode = exclusive, value, kind = kindOf(mode), options }: JoinOptions = {},
     beside?: Beside,
   ): Promise<JoinedEntry | undefined> {
     this.#trying++;
     try {
+      const kept = !beside && options?.sticky ? this.takeKept(mode) : undefined;
+      if (kept) return kept;
+      for (const tenure of this.#tenures) if (tenure.kept) tenure.end();
       // Entries of ours whose deletion is under way would make the try fail. To `beside`, that answer may be enough.
       if (this.#leaving && !beside) await Promise.allSettled(this.#leaving.values());
       this.lease.assertOpen();
-      const wanted = { names: [this.name], mode, kind, value, limits, beside };
+      const sticky = options?.sticky === true && !beside && this.owner.stickiness.begins(this.name);
+      const wanted = { names: [this.name], mode, kind, value, limits, beside, sticky };
       for (;;) {
         const joined = await this.lease.inFlight.track(this.owner.joiner.tryJoin(this, wanted));
         if (joined && this.lease.over) throw this.lease.signal.reason as Error;
         if (!joined) return undefined;
-        if (this.grant(joined.entry, joined.result)) return joined.entry;
+        if (this.grant(joined.entry, joined.result, options)) return joined.entry;
         this.#placeGone(joined.entry);
       }
     } finally {
@@ -271,6 +284,7 @@ export class Queue {
     this.lease.inFlight.begin();
     const leaving = this.#leave(entry, by);
     (this.#leaving ??= new Map()).set(entry, leaving);
+    this.#endTenure(entry);
     return leaving;
   }
 
@@ -287,7 +301,7 @@ export class Queue {
 
   /** `own`: of the call that runs this. The others must not join in its async context. */
   #joinNext(own?: Waiter): void {
-    if (this.#joining || this.#waiting >= MAX_WAITING) return;
+    if (this.#joining || this.#waiting >= MAX_WAITING || this.#serveLine()) return;
     const waiter = this.#line.next();
     if (!waiter) return this.forgetIfIdle();
     this.#joining = true;
@@ -297,12 +311,79 @@ export class Queue {
     void (waiter === own ? this.#join(waiter) : inOwnContext(() => this.#join(waiter)));
   }
 
+  /** Gives the keys that the session keeps to the first in line. True if the next one waits for one of them. */
+  #serveLine(): boolean {
+    for (;;) {
+      const { first } = this.#line;
+      if (this.#tenures.length === 0 || !first?.sticky) return false;
+      const entry = this.takeKept(first.mode);
+      if (!entry) return !first.mode.shared && this.#tenures.some(({ hasLine }) => hasLine);
+      this.#line.next();
+      this.lease.waits.delete(first);
+      first.options.onAhead?.(0);
+      first.succeed(entry);
+      first.options.onJoined?.();
+    }
+  }
+
+  /** The key that the session keeps begins to hold again, without a request. */
+  takeKept(mode: LockMode = exclusive): JoinedEntry | undefined {
+    const tenure = this.#tenures.find((each) => each.mayBeTaken && each.entry.mode === mode);
+    // After a suspend, a renewal decides whether the key is still there: a join waits for that.
+    if (!tenure || !this.lease.open || !this.lease.sure) return undefined;
+    tenure.take();
+    if (this.grant(tenure.entry, GRANTED)) return tenure.entry;
+    tenure.end();
+    this.#placeGone(tenure.entry);
+    return undefined;
+  }
+
+  /** The hold of an entry was released. False, and nothing is done, if the entry must leave. */
+  keep(entry: JoinedEntry): boolean {
+    const tenure = this.#tenures.find((each) => each.entry === entry);
+    // A caller of ours that waits in the queue waits for the end of the entry.
+    const isAwaited = this.#waiting > 0 || this.#joining;
+    if (!tenure || isAwaited || entry.knownGone || !this.lease.open) return false;
+    const { first } = this.#line;
+    if (!tenure.released(first?.sticky === true && first.mode === entry.mode)) return false;
+    this.#joinNext();
+    return true;
+  }
+
+  /** Keys that nobody has leave now, and those of holds with their release. */
+  endTenures(): void {
+    for (const tenure of this.#tenures) tenure.end();
+  }
+
+  /** A key that nobody has leaves. */
+  giveBack({ entry }: Tenure): void {
+    if (this.lease.signal.aborted) this.#removed(entry);
+    else this.leaveInBackground(entry);
+  }
+
+  /** Callers that have waited in this process may take a key, or join the queue. */
+  lineMayGoOn(): void {
+    // The end of the session ends the waits.
+    if (!this.lease.signal.aborted) this.#joinNext();
+  }
+
+  /** Another session has asked for a key of ours. */
+  contended(): void {
+    this.owner.stickiness.contended(this.name);
+  }
+
+  /** What the session keeps of this name. */
+  get tenures(): readonly Tenure[] {
+    return this.#tenures;
+  }
+
   /** Each promise costs the path to the lock: `then` is one, an async function would be two. */
   #join(waiter: Waiter): Promise<void> {
     const { mode, kind, options } = waiter;
     const limits = { again: () => !waiter.gaveUp };
     const { value, reason } = options;
-    const wanted = { names: [this.name], mode, kind, value, reason, limits };
+    const sticky = waiter.sticky && this.owner.stickiness.begins(this.name);
+    const wanted = { names: [this.name], mode, kind, value, reason, limits, sticky };
     const follows = this.#leaving?.size && !mode.shared && this.own.staying.length === 0;
     const joining = follows ? this.#joinAfterLeaves(wanted) : this.owner.joiner.join(this, wanted);
     return joining.then(
@@ -385,7 +466,7 @@ export class Queue {
 
   /** The turn of a waiter has come. */
   turnCame(waiter: Waiter, entry: JoinedEntry, result = GRANTED_UNSEEN): void {
-    if (!this.grant(entry, result)) return this.joinAnew(waiter, entry);
+    if (!this.grant(entry, result, waiter.options.options)) return this.joinAnew(waiter, entry);
     this.#waiting--;
     this.lease.waits.delete(waiter);
     waiter.succeed(entry);
@@ -396,9 +477,10 @@ export class Queue {
    * The only place where an entry begins to hold; false, and nothing is done, if its key is known to be gone. Re-evaluates local
    * waiters blocked only until then: each holds too, waits on its own or follows another.
    */
-  grant(entry: JoinedEntry, { visible }: Granted): boolean {
+  grant(entry: JoinedEntry, { visible }: Granted, options?: CheckedLock): boolean {
     if (entry.knownGone) return false;
     entry.beginsToHold();
+    if (entry.sticky && entry.turn === 1) this.#beginTenure(entry, options?.local);
     if (entry.mode.announcesGrant && !visible) this.#announceGrant(entry);
     let together = false;
     for (const [waiter, next] of this.#followers.of(entry)) {
@@ -410,6 +492,12 @@ export class Queue {
     }
     if (together) inOwnContext(() => void this.#grantTogether(entry));
     return true;
+  }
+
+  /** Another session may ask for the key from the first moment on. */
+  #beginTenure(entry: JoinedEntry, local: CheckedLocal | undefined): void {
+    const tenure = inOwnContext(() => new Tenure(entry, this, local));
+    this.#tenures = [...this.#tenures, tenure];
   }
 
   /**
@@ -500,7 +588,15 @@ export class Queue {
       if (isFirst?.(next)) this.turnCame(waiter, next);
       else this.#wait(waiter, next, UNKNOWN);
     }
+    this.#endTenure(entry);
     this.#joinNext();
+  }
+
+  #endTenure(entry: QueueEntry): void {
+    const tenure = this.#tenures.find((each) => each.entry === entry);
+    if (!tenure) return;
+    this.#tenures = this.#tenures.filter((each) => each !== tenure);
+    tenure.end();
   }
 
   forgetIfIdle(): void {
@@ -515,12 +611,15 @@ export class LockTable {
   readonly keyWatches: KeyWatchSchedule;
   readonly placeAudit: PlaceAudit;
   readonly joiner = new Joiner(this);
+  readonly stickiness: Stickiness;
   readonly #queues = new Map<string, Queue>();
 
   private constructor(readonly lease: Lease) {
     this.keyNumbers = new KeyNumbers(lease);
     this.keyWatches = new KeyWatchSchedule(lease, lease.sweeper.audit);
     this.placeAudit = new PlaceAudit(lease, lease.sweeper.audit);
+    this.stickiness = new Stickiness(lease.services.timers);
+    if (!lease.signal.aborted) lease.services.aborts.add(lease.signal, () => this.endTenures());
   }
 
   static of(lease: Lease): LockTable {
@@ -532,12 +631,22 @@ export class LockTable {
     return [...this.#queues.values()].flatMap(({ own }) => own.joined);
   }
 
+  /** The keys that no caller has leave now, and those of holds with their release. */
+  endTenures(): void {
+    for (const queue of [...this.#queues.values()]) queue.endTenures();
+  }
+
   queue(name: string): Queue {
     const known = this.#queues.get(name);
     if (known) return known;
     const queue = new Queue(this, name);
     this.#queues.set(name, queue);
     return queue;
+  }
+
+  /** The queue, if it is in use. */
+  known(name: string): Queue | undefined {
+    return this.#queues.get(name);
   }
 
   /** Names come and go (one per user, for example): only queues in use are kept. */

@@ -92,6 +92,11 @@ export class Waiter implements Dependent, AuditedWait, WaitOutcome {
     return this.#lostPlace || this.revision !== undefined;
   }
 
+  /** A key that its session keeps serves it. */
+  get sticky(): boolean {
+    return this.options.options?.sticky === true;
+  }
+
   get gaveUp(): boolean {
     return this.#gaveUp;
   }
@@ -175,6 +180,13 @@ export class LocalLine {
     return this.#new === undefined && this.#again.length === 0;
   }
 
+  get first(): Waiter | undefined {
+    const [again] = this.#again;
+    if (again) return again;
+    for (const waiter of this.#new ?? NOBODY) return waiter;
+    return undefined;
+  }
+
   add(waiter: Waiter): void {
     this.#new ??= new Set();
     this.#new.add(waiter);
@@ -190,16 +202,9 @@ export class LocalLine {
   }
 
   next(): Waiter | undefined {
-    const [again] = this.#again;
-    if (again) {
-      this.#again = this.#again.slice(1);
-      return again;
-    }
-    for (const waiter of this.#new ?? NOBODY) {
-      this.#removeNew(waiter);
-      return waiter;
-    }
-    return undefined;
+    const { first } = this;
+    if (first && !this.#removeNew(first)) this.#again = this.#again.slice(1);
+    return first;
   }
 
   #removeNew(waiter: Waiter): boolean {

@@ -42,6 +42,8 @@ export interface LeaseSource {
    * @throws SessionLostError | SessionClosedError | EtcdUnavailableError | EtcdRefusedError, or rejects with one
    */
   lease(wait: CheckedWait): Lease | Promise<Lease>;
+  /** The lease of a session that stands and accepts calls, if the source can tell without waiting. */
+  standing?(): Lease | undefined;
 }
 
 let sourceOf: (cluster: Cluster) => LeaseSource | undefined;
@@ -119,6 +121,7 @@ export class Cluster extends ReportingCluster implements AsyncDisposable {
       services: state.services,
       reopens: true,
       lease: (wait) => this.#openLease(wait.signal) ?? this.#session(wait).then(leaseOf),
+      standing: () => this.#openLease(undefined),
     };
   }
 

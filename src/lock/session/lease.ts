@@ -120,6 +120,7 @@ class Closing {
     const { lease } = this;
     lease.assertOpen();
     this.#orphaning = true;
+    lease.locks?.endTenures();
     lease.endWaits(new SessionClosedError(lease.leaseId));
     await this.#settled();
     try {
@@ -160,6 +161,7 @@ class Closing {
       lease.signal.addEventListener("abort", () => resolve(), { once: true });
       if (lease.holds.size === 0) resolve();
     });
+    lease.locks?.endTenures();
     lease.endWaits(new SessionClosedError(lease.leaseId));
     return drained;
   }
@@ -243,7 +245,7 @@ export class Lease implements KeptLease {
     readonly owner: string,
   ) {
     this.services = cluster.services;
-    this.source = { services: cluster.services, reopens: false, lease: () => this };
+    this.source = { services: cluster.services, reopens: false, lease: () => this, standing: () => this };
     this.leaseId = leaseId;
     this.ttlSeconds = ttlSeconds;
     this.ttlMs = ttlSeconds * 1000;
@@ -309,6 +311,13 @@ export class Lease implements KeptLease {
     const now = this.services.clock.now();
     this.refresh(now);
     return this.#over.signal.aborted ? "over" : standingOf(this.#renewal, now);
+  }
+
+  /** Whether it holds by both clocks, of which the second one was read in the last millisecond: the reading takes longer than all else. */
+  get sure(): boolean {
+    const now = this.services.timers.moment();
+    this.refresh(now);
+    return !this.#over.signal.aborted && standingOf(this.#renewal, now) === "held";
   }
 
   /** After a suspend: the error with which it has expired, unless an answered renewal still says otherwise. */

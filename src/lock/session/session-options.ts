@@ -93,3 +93,23 @@ export interface LockOptions {
    */
   readonly warnHoldMs?: number | undefined;
 }
+
+/** Options for a lock whose key may stay with its session. */
+export interface StickyLockOptions extends LockOptions {
+  /**
+   * After `release()`, the key stays with the session as long as no other session asks for the lock, and this session takes the lock again
+   * without a request. For a process that takes the same lock again and again, while hardly anybody else does. The first lock of a name
+   * is plain; from the second one on, the session watches the queue. As soon as another client joins it, a key that nobody holds leaves,
+   * and one that is held leaves with the release: the other one waits for a hand-over. A name that others ask for often is plain for a while, up to 10 s.
+   *
+   * `tryLock` of another client finds the lock taken, while the key stays. A `release()` that sends nothing can't tell of a loss that nobody has told
+   * yet: `signal` and `held` tell what is known. All holds by one key have one `fence`, and a `turn` each.
+   * @default false
+   */
+  readonly sticky?: boolean | undefined;
+  /**
+   * Only with `sticky`. While others wait in the queue, a held key is passed on to callers of this process, up to `turns` times (1..1000000) and for up to
+   * `ms` milliseconds (default 100) from when the first of them has joined; the others wait longer for so long. @default none: it leaves with the release
+   */
+  readonly local?: { readonly turns: number; readonly ms?: number | undefined } | undefined;
+}

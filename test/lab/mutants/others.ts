@@ -221,7 +221,7 @@ export const OTHERS: readonly Mutant[] = [
     patches: [
       { file: "lock/hold/hold.js", from: "this.#asked?.ended(this);", to: "" },
       {
-        file: "lock/hold/wanted.js",
+        file: "lock/queue/demand.js",
         from: "if (!this.#isBehind(waiter, hold) || !hold.held)",
         to: "if (!this.#isBehind(waiter, hold))",
       },
@@ -233,7 +233,7 @@ export const OTHERS: readonly Mutant[] = [
     wrong: "looks for waiters when its first watch is there, and not when that has moved",
     patches: [
       {
-        file: "lock/hold/wanted.js",
+        file: "lock/queue/demand.js",
         from: "this.#forget();\n        void this.#look();",
         to: "this.#forget();\n        if (!this.looked)\n            void this.#look();\n        this.looked = true;",
       },
@@ -244,8 +244,8 @@ export const OTHERS: readonly Mutant[] = [
     name: "old-join-believed",
     wrong: "takes every key that a lagging member reports for that of a waiter",
     patches: [
-      { file: "lock/hold/wanted.js", from: "if (kv.modRevision <= this.#seenAt)", to: "if (false)" },
-      { file: "lock/hold/wanted.js", from: "entry.createRevision > revision;", to: "true;" },
+      { file: "lock/queue/demand.js", from: "if (kv.modRevision <= this.#seenAt)", to: "if (false)" },
+      { file: "lock/queue/demand.js", from: "entry.createRevision > revision;", to: "true;" },
     ],
     // A lagging member is hardly ever so far behind in the lab.
   },

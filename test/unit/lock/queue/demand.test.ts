@@ -1,7 +1,7 @@
 // What a real etcd shows only by chance: several events in one answer, streams that move, a member that lags.
 import { expect, test } from "vitest";
 import type { KeyValue, WatchEvent } from "../../../../src/etcd/port.js";
-import { Demand } from "../../../../src/lock/hold/wanted.js";
+import { Demand } from "../../../../src/lock/queue/demand.js";
 import { QueueEntry } from "../../../../src/lock/queue/entry.js";
 import { exclusive } from "../../../../src/lock/queue/lock-mode.js";
 import { LockTable } from "../../../../src/lock/queue/queue.js";

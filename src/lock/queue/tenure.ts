@@ -1,0 +1,184 @@
+// A key that stays with its session after a release, so that the session takes the lock again without a request, as long as no other
+// session is known to want it. A join is all that it takes to ask for it, from any client: `Demand` hears of it.
+//
+//   state    the lock                                  the key
+//   held     a caller has it                           stays after the release
+//   kept     nobody has it                             a call of this session takes it, if `clear`: one more `turn` of the same fence
+//   over     a caller has it, or it has been given     leaves with the release, or has left
+//
+//   event                                              held                      kept
+//   release                                            kept                      -
+//   a read after the watch: the key, and no stranger   clear                     clear: the next in line holds
+//   an entry of another session joins (1)              over                      over, the key leaves
+//   the watch moves or is refused; the key is gone     over                      over, the key leaves
+//   a call of this session that can't use the key      over                      over, the key leaves
+//   close, orphan, the end of the session              over                      over, the key leaves
+//   nobody has used it for five minutes                -                         over, the key leaves
+//
+// (1) With `local`, a key that is held is passed on in this process until so many turns or milliseconds have passed.
+import type { CheckedLocal } from "../../base/options/lock.js";
+import type { Timed, Timers } from "../../base/util/timers.js";
+import { Demand } from "./demand.js";
+import type { JoinedEntry } from "./entry.js";
+import type { Queue } from "./queue.js";
+
+/** It bounds the damage of a lost event, and the watches of names that nobody uses any more. */
+const MAX_KEPT_MS = 300_000;
+const KEPT_GRAIN_MS = 1000;
+
+/** The time in which one session has one key, for one hold after the other. */
+export class Tenure implements Timed {
+  dueAt = 0;
+  readonly tenure = this;
+  readonly #demand: Demand;
+  readonly #timers: Timers;
+  #state: "held" | "kept" | "over" = "held";
+  /** etcd has shown the key and nobody of another session behind it, and reports what changes. */
+  #clear = false;
+  #keptMs = 0;
+  /** What is left of `local`, once another session has asked. */
+  #passes = 0;
+  #passesUntil = Infinity;
+
+  constructor(
+    readonly entry: JoinedEntry,
+    private readonly queue: Queue,
+    private readonly local: CheckedLocal | undefined,
+  ) {
+    this.#timers = queue.lease.services.timers;
+    this.#demand = Demand.of(queue, entry);
+    this.#demand.attend(this);
+  }
+
+  /** For `Demand`: there is nobody whom it could tell in vain. */
+  get held(): boolean {
+    return this.#state !== "over";
+  }
+
+  get revision(): bigint {
+    return this.entry.revision;
+  }
+
+  get kept(): boolean {
+    return this.#state === "kept";
+  }
+
+  /** A key that nothing watches might have been deleted, by hand, before the watch began: only the read after it rules that out. */
+  get mayBeTaken(): boolean {
+    return this.#state === "kept" && this.#clear;
+  }
+
+  /** Milliseconds since the last release. */
+  get idleMs(): number {
+    return this.#timers.now() - this.#keptMs;
+  }
+
+  /** Callers of this process that can use the key wait here for their turn, and not in the queue. */
+  get hasLine(): boolean {
+    return this.#state !== "over" || this.#mayPass;
+  }
+
+  get #mayPass(): boolean {
+    return this.#passes > 0 && this.#timers.now() < this.#passesUntil;
+  }
+
+  /** The hold has ended by a release: whether its key stays. `inLine`: whether a caller of this process waits for it. */
+  released(inLine: boolean): boolean {
+    if (this.#state === "over") {
+      if (!inLine || !this.#mayPass) return false;
+      this.#passes--;
+    } else {
+      this.#keptMs = this.#timers.now();
+      if (this.dueAt === 0) this.#timers.set(this, MAX_KEPT_MS, KEPT_GRAIN_MS);
+    }
+    this.#state = "kept";
+    return true;
+  }
+
+  /** A caller takes it. */
+  take(): void {
+    this.#state = this.#passesUntil === Infinity ? "held" : "over";
+    this.entry.nextTurn();
+  }
+
+  clear(): void {
+    this.#clear = true;
+    if (this.kept) this.queue.lineMayGoOn();
+  }
+
+  demanded(): void {
+    if (this.#state === "over") return;
+    this.queue.contended();
+    if (this.local && this.#state === "held") {
+      this.#passes = this.local.turns;
+      this.#passesUntil = this.#timers.now() + this.local.ms;
+      this.#state = "over";
+      this.#timers.set(this, this.local.ms);
+      return;
+    }
+    this.end();
+  }
+
+  unwatched(): void {
+    this.end();
+  }
+
+  due(): void {
+    if (this.#state === "kept") {
+      const leftMs = MAX_KEPT_MS - this.idleMs;
+      if (leftMs > 0) return this.#timers.set(this, leftMs, KEPT_GRAIN_MS);
+    } else if (this.#state === "held") return this.#timers.set(this, MAX_KEPT_MS, KEPT_GRAIN_MS);
+    this.end();
+  }
+
+  /** From here on, the key leaves: at once if nobody has it. */
+  end(): void {
+    const { kept } = this;
+    this.#state = "over";
+    this.#passes = 0;
+    this.#timers.delete(this);
+    this.#demand.ended(this);
+    if (kept) this.queue.giveBack(this);
+    else this.queue.lineMayGoOn();
+  }
+}
+
+/** So many names are remembered. */
+const MAX_NAMES = 10_000;
+/** After another session has asked for a key, its name isn't sticky for this time, twice as long after each further time, and at most: */
+const FIRST_PAUSE_MS = 200;
+const MAX_PAUSE_MS = 10_000;
+
+interface Use {
+  /** How often another session has asked, without a pause that was long enough. */
+  demands: number;
+  plainUntil: number;
+}
+
+/** Which names are sticky: a name that one process uses again and again. */
+export class Stickiness {
+  /** The names that were locked by now, the last ones last. */
+  readonly #names = new Map<string, Use>();
+
+  constructor(private readonly timers: Timers) {}
+
+  /** Whether the key of this join may stay. The first one is plain: a name that is used once costs no watch. */
+  begins(name: string): boolean {
+    const use = this.#names.get(name);
+    if (use) return this.timers.now() >= use.plainUntil;
+    this.#names.set(name, { demands: 0, plainUntil: 0 });
+    const [oldest] = this.#names.keys();
+    if (this.#names.size > MAX_NAMES && oldest !== undefined) this.#names.delete(oldest);
+    return false;
+  }
+
+  contended(name: string): void {
+    const now = this.timers.now();
+    const use = this.#names.get(name) ?? { demands: 0, plainUntil: 0 };
+    // Left alone for as long again as it was plain: it begins anew.
+    const demands = now - use.plainUntil > MAX_PAUSE_MS ? 1 : use.demands + 1;
+    const plainUntil = now + Math.min(MAX_PAUSE_MS, FIRST_PAUSE_MS * 2 ** (demands - 1));
+    this.#names.delete(name);
+    this.#names.set(name, { demands, plainUntil });
+  }
+}

@@ -378,12 +378,21 @@ export class LockExpiringError extends LeaseholdError {
 /** The gate has already admitted a newer holder: this writer must stop. */
 export class StaleFenceError extends LeaseholdError {
   readonly code = "STALE_FENCE";
+  /** Of equal fences, the turns decide; otherwise undefined. */
+  readonly turn: number | undefined;
+  readonly highestTurn: number | undefined;
 
   constructor(
     readonly fence: bigint,
     readonly highest: bigint,
+    turns?: { readonly turn: number; readonly highestTurn: number },
   ) {
-    super(`Fence ${fence} is stale: ${highest} was admitted before; the lock has a newer holder`);
+    const [stale, newer] = turns
+      ? [`${fence}, turn ${turns.turn},`, `turn ${turns.highestTurn}`]
+      : [`${fence}`, `${highest}`];
+    super(`Fence ${stale} is stale: ${newer} was admitted before; the lock has a newer holder`);
+    this.turn = turns?.turn;
+    this.highestTurn = turns?.highestTurn;
   }
 
   override get name() {

@@ -1,6 +1,9 @@
 import { StaleFenceError } from "./errors.js";
 import { rangeError, typeError } from "./base/options/check.js";
 
+/** A condition on this hold was made, so its key must leave with the release. */
+export const GUARDS: unique symbol = Symbol("guards writes");
+
 /**
  * The arguments of etcd3's `client.if(...)` and `.and(...)` for a condition that is true while this very hold lasts.
  *
@@ -8,7 +11,8 @@ import { rangeError, typeError } from "./base/options/check.js";
  *
  * The condition compares the create revision of the lock's key, as Go's `Mutex.IsOwner()` does. A later hold under the
  * same key does not satisfy it, and a new value (`proclaim`) does not break it. etcd evaluates it in the transaction
- * itself, so it needs no clock.
+ * itself, so it needs no clock. The key of a sticky lock that was passed to this leaves with the release: otherwise a later hold of the
+ * same session would satisfy the condition.
  * @throws {TypeError | RangeError} when `hold` is not a hold: a malformed guard could allow any write.
  */
 export function whileHeld(hold: {
@@ -16,19 +20,23 @@ export function whileHeld(hold: {
   readonly revision: bigint;
 }): readonly [key: string, column: "Create", comparator: "==", revision: string] {
   const { key, revision } = checkHold(hold);
+  (hold as { [GUARDS]?(): void })[GUARDS]?.();
   return [key, "Create", "==", revision.toString()];
 }
 
 /**
- * The resource's side of fencing, in memory: admits a token unless it has admitted a higher one before.
- * If `highest` must outlive the process, store it with the data and pass it to the constructor.
+ * The resource's side of fencing, in memory: admits a token unless it has admitted a higher one before. The holds of a sticky lock may
+ * have one `fence`; their `turn` then decides.
+ * If `highest` must outlive the process, store it with the data, and `highestTurn`, and pass both to the constructor.
  */
 export class FenceGate {
   #highest: bigint;
+  #highestTurn: number;
 
-  /** @throws {TypeError} when `highest` is not a bigint. @throws {RangeError} when it is negative. */
-  constructor(highest = 0n) {
+  /** @throws {TypeError} when `highest` is not a bigint, or `turn` no number. @throws {RangeError} when it is negative, or `turn` no turn. */
+  constructor(highest = 0n, turn = 1) {
     this.#highest = checkFence("highest", highest);
+    this.#highestTurn = checkTurn(turn);
   }
 
   /** The highest token admitted so far. */
@@ -36,21 +44,42 @@ export class FenceGate {
     return this.#highest;
   }
 
-  /**
-   * Returns if `fence` is at least as high as every token admitted before, and remembers it.
-   * @throws {StaleFenceError} when a higher token was admitted. @throws {TypeError} when `fence` is not a bigint.
-   * @throws {RangeError} when it is negative.
-   */
-  admit(fence: bigint): void {
-    checkFence("fence", fence);
-    if (fence < this.#highest) throw new StaleFenceError(fence, this.#highest);
-    this.#highest = fence;
+  /** The highest turn of that token. */
+  get highestTurn(): number {
+    return this.#highestTurn;
   }
 
-  /** `highest` as a decimal string. */
-  toJSON(): { readonly highest: string } {
-    return { highest: this.#highest.toString() };
+  /**
+   * Returns if `fence` is at least as high as every token admitted before, and `turn` as every turn of the same token, and remembers them.
+   * @param turn that of the lock; a lock that is not sticky has turn 1
+   * @throws {StaleFenceError} when a higher one was admitted. @throws {TypeError} when `fence` is not a bigint, or `turn` no number.
+   * @throws {RangeError} when `fence` is negative, or `turn` is not a whole number from 1 on.
+   */
+  admit(fence: bigint, turn = 1): void {
+    checkFence("fence", fence);
+    checkTurn(turn);
+    const isOld = fence === this.#highest && turn < this.#highestTurn;
+    if (fence < this.#highest || isOld)
+      throw new StaleFenceError(
+        fence,
+        this.#highest,
+        isOld ? { turn, highestTurn: this.#highestTurn } : undefined,
+      );
+    this.#highest = fence;
+    this.#highestTurn = turn;
   }
+
+  /** `highest` as a decimal string, and its turn if that is above 1. */
+  toJSON(): { readonly highest: string; readonly highestTurn?: number } {
+    const turn = this.#highestTurn;
+    return { highest: this.#highest.toString(), ...(turn > 1 && { highestTurn: turn }) };
+  }
+}
+
+function checkTurn(turn: unknown): number {
+  if (typeof turn !== "number") throw typeError("turn", "a number", turn);
+  if (!Number.isSafeInteger(turn) || turn < 1) throw rangeError("turn", "a whole number from 1 on", turn);
+  return turn;
 }
 
 function checkHold(hold: unknown): { readonly key: string; readonly revision: bigint } {

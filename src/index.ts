@@ -31,6 +31,7 @@ export type { Leadership } from "./recipes/election/election.js";
 export type {
   CloseOptions,
   LockOptions,
+  StickyLockOptions,
   LockWaitOptions,
   QueueWaitOptions,
   SessionOptions,

@@ -112,6 +112,7 @@ async function once(name: TierName, options: ChaosOptions, { seconds, keep, only
     auth,
     guardian,
     wanted,
+    sticky,
     maxStallMs,
     releaseDelayMs,
     etcdVersion,
@@ -128,6 +129,7 @@ async function once(name: TierName, options: ChaosOptions, { seconds, keep, only
     ...(auth && { auth }),
     guardian,
     wanted,
+    sticky,
     ...(maxStallMs !== undefined && { maxStallMs }),
     ...(releaseDelayMs !== undefined && { releaseDelayMs }),
     ...(faults && { faults }),
@@ -180,6 +182,7 @@ function replay(tier: TierName, options: ChaosOptions): string {
     ...(options.tls ? ["--tls"] : []),
     ...(options.guardian ? ["--guardian"] : []),
     ...(options.wanted ? ["--wanted"] : []),
+    ...(options.sticky ? ["--sticky"] : []),
     ...(options.maxStallMs === undefined ? [] : ["--max-stall", String(options.maxStallMs / 1000)]),
     ...(options.releaseDelayMs === undefined ? [] : ["--delay", String(options.releaseDelayMs / 1000)]),
   ].join(" ");

@@ -19,6 +19,7 @@ export interface ChaosOptions {
   readonly auth: "on" | "off" | undefined;
   readonly guardian: boolean;
   readonly wanted: boolean;
+  readonly sticky: boolean;
   readonly maxStallMs: number | undefined;
   readonly releaseDelayMs: number | undefined;
   readonly etcdVersion: string | undefined;
@@ -45,6 +46,7 @@ export const USAGE = `npm run chaos -- [options]
   --auth on|off    etcd has users, and asks for passwords at the beginning or does not (t1, t2)
   --guardian       each worker has a guardian, which revokes its leases when it is killed
   --wanted         holders listen for waiters
+  --sticky         the keys of locks may stay with their sessions after a release
   --max-stall S    a worker thread of each worker renews its leases, while its main thread does not stand still for longer
   --delay S        whoever follows a holder that has crashed waits for so long
   --etcd VERSION   such as 3.5; default: the first etcd that is found
@@ -64,7 +66,15 @@ export function parseOptions(args: readonly string[]): ChaosOptions | "list" | "
     options: {
       ...{ tier: text, of: text, seed: text, time: text, faults: text, only: text, ttl: text },
       ...{ workers: text, lanes: text, names: text, nested: flag, without: text },
-      ...{ tls: flag, auth: text, guardian: flag, wanted: flag, "max-stall": text, delay: text },
+      ...{
+        tls: flag,
+        auth: text,
+        guardian: flag,
+        wanted: flag,
+        sticky: flag,
+        "max-stall": text,
+        delay: text,
+      },
       ...{ etcd: text, keep: text, build: text, shrink: text, quiet: flag, list: flag, help: flag },
     },
   });
@@ -86,6 +96,7 @@ export function parseOptions(args: readonly string[]): ChaosOptions | "list" | "
     auth: onOrOff(values.auth),
     guardian: values.guardian,
     wanted: values.wanted,
+    sticky: values.sticky,
     maxStallMs:
       values["max-stall"] === undefined ? undefined : number("max-stall", values["max-stall"], 1) * 1000,
     releaseDelayMs: values.delay === undefined ? undefined : number("delay", values.delay, 1) * 1000,

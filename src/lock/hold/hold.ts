@@ -1,5 +1,6 @@
 import { LockLostError, LockReleasedError, type Loss, SessionLostError } from "../../errors.js";
 import type { Contender } from "../../contender.js";
+import { GUARDS } from "../../fence.js";
 import type { WatchEvent } from "../../etcd/port.js";
 import type { Watch, WatchListener } from "../../etcd/watch-hub.js";
 import { Demand, type WantedListener } from "../queue/demand.js";
@@ -202,6 +203,8 @@ export class HoldHandle extends HoldBase implements Hold, Dependent {
   #explained: Promise<void> | undefined;
   /** The hold is lost, but its key stays until the release. */
   #givenUp = false;
+  /** A condition on its key was made, which no later hold may satisfy. */
+  #guards = false;
   /** Who waits behind it, once somebody has asked. */
   #asked: Demand | undefined;
   /** Created on first use: most holds are short and have no listener. */
@@ -241,6 +244,10 @@ export class HoldHandle extends HoldBase implements Hold, Dependent {
 
   get wanted(): boolean {
     return this.held && this.#demand.wanted(this);
+  }
+
+  [GUARDS](): void {
+    this.#guards = true;
   }
 
   listenForWaiters(listener: WantedListener): () => void {
@@ -427,7 +434,7 @@ export class HoldHandle extends HoldBase implements Hold, Dependent {
     if (this.#explained) await this.#explained;
     if (this.#reason) throw this.#reason;
     this.#stop("released");
-    if (!this.#leaveBy && this.#queue.keep(this.#entry)) {
+    if (!this.#leaveBy && !this.#guards && this.#queue.keep(this.#entry)) {
       this.#report("released");
       return lease.holdEnded(this);
     }

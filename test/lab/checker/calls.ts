@@ -26,6 +26,8 @@ export interface Hold {
   readonly token: bigint;
   /** The create revision of its place, which is its fence. */
   readonly create: bigint;
+  /** Several holds, one after the other, may have one place. */
+  readonly turn: number;
   /** Other shared holds may exist at the same time. */
   readonly shared: boolean;
   readonly invoked: bigint;
@@ -90,12 +92,13 @@ function answered(call: GrowingCall, step: Outcome, holds: Growing<Hold>[]): voi
 }
 
 function granted(
-  { p, id, lock, t, held, shared = false }: Outcome,
+  { p, id, lock, t, held, shared = false, turn = 1 }: Outcome,
   token: bigint,
   invoked: bigint,
 ): Growing<Hold> {
   return {
-    ...{ p, id, lock, token, create: token, shared, invoked, granted: t, heldWhenGranted: held === true },
+    ...{ p, id, lock, token, create: token, turn, shared, invoked, granted: t },
+    heldWhenGranted: held === true,
     ...{ claims: [], ends: [], releasing: undefined, released: undefined },
   };
 }

@@ -23,7 +23,9 @@ export interface Facts extends Calls {
   /** Per lock, in create order. */
   readonly places: ReadonlyMap<string, readonly Place[]>;
   readonly placeOf: ByPlace<Place>;
+  /** The last one of the place. */
   readonly holdOf: ByPlace<Hold>;
+  readonly firstHoldOf: ByPlace<Hold>;
   /** All places that were created together with it by a call for several names, including itself. */
   readonly together: ByPlace<readonly Place[]>;
   readonly troubles: Troubles;
@@ -53,6 +55,7 @@ export function factsOf(run: Run): Facts {
   const together = togetherOf(places, calls);
   const all = [...places.values()].flat();
   const holdOf = new ByPlace(holds.map((hold) => [hold, hold]));
+  const firstHoldOf = new ByPlace(holds.toReversed().map((hold) => [hold, hold]));
   const placeOf = new ByPlace(all.map((place) => [place, place]));
   const ends = { start: history[0]?.t ?? 0n, end: history.at(-1)?.t ?? 0n };
   const lastUse = lastUseOf(all);
@@ -64,7 +67,7 @@ export function factsOf(run: Run): Facts {
   );
   return {
     ...{ history, steps, server, delayKeys, sights, setting, ...ends },
-    ...{ calls, callOf, callsUnder, holds, places, placeOf, holdOf },
+    ...{ calls, callOf, callsUnder, holds, places, placeOf, holdOf, firstHoldOf },
     ...{ together, troubles, lastUse, early },
   };
 }
@@ -81,7 +84,8 @@ function inOrder<T>(items: readonly T[], keyOf: (item: T) => bigint): readonly T
 }
 
 /** How a sentence names a hold. */
-export const nameOf = ({ p, id, lock, token }: Hold) => `${p}#${id} (${lock}, fence ${token})`;
+export const nameOf = ({ p, id, lock, token, turn }: Hold) =>
+  `${p}#${id} (${lock}, fence ${token}${turn > 1 ? `, turn ${turn}` : ""})`;
 export const ms = (ns: bigint) => `${(Number(ns) / 1e6).toFixed(1)} ms`;
 /** When, counted from the start of the run. */
 export const moment = ({ start }: Facts, t: bigint) => ms(t - start);

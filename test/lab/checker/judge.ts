@@ -17,6 +17,7 @@ import { permitsAreLimited } from "./permit-rules.js";
 import { noLostUpdate, noStaleWrite } from "./register-rules.js";
 import { stuckProcessesLoseTheirs } from "./stall-rules.js";
 import { allAtOnce } from "./together.js";
+import { keptPlaceLeavesWhenWanted } from "./sticky-rules.js";
 import { holderIsToldOfWaiters } from "./wanted-rules.js";
 import { noLostWakeUp } from "./waking.js";
 
@@ -35,6 +36,7 @@ const RULES = {
     I18: stuckProcessesLoseTheirs,
     I19: delayAfterCrash,
     ...{ I20: grantedIsHeld, I21: signalIsNotLate, I22: holderIsToldOfWaiters },
+    I23: keptPlaceLeavesWhenWanted,
     crash: noCrash,
   },
 } satisfies Record<string, Rule>;

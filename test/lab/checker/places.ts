@@ -11,6 +11,8 @@ export interface Place extends Slot {
   readonly owner: string | undefined;
   /** A semaphore's limit as this user has set it. */
   readonly permits: number | undefined;
+  /** It may stay while nobody has the lock. */
+  readonly sticky: boolean;
   readonly seen: bigint;
   /** When its key was first put again. This is how a waiter for a permit announces its grant. */
   readonly announcedSeen: bigint | undefined;
@@ -136,9 +138,9 @@ function begin(
 ): void {
   const { key, lease, create, tSeen } = event;
   const lock = key.slice(0, key.lastIndexOf("/")).replace(/\/(read|write)$/, "");
-  const { owner, permits } = saidIn(event.value);
+  const said = saidIn(event.value);
   const place = {
-    ...{ lock, key, lease, create, owner, permits, seen: tSeen },
+    ...{ lock, key, lease, create, ...said, seen: tSeen },
     ...{ announcedSeen: undefined, announces: false },
     ...{
       deleted: undefined,
@@ -207,14 +209,15 @@ export function mayHold(place: Place, below: readonly Place[]): boolean {
 
 const isReader = ({ key, lock }: Place) => key.startsWith(`${lock}/read/`);
 
-function saidIn(value: string): Pick<Place, "owner" | "permits"> {
+function saidIn(value: string): Pick<Place, "owner" | "permits" | "sticky"> {
   try {
-    const said = JSON.parse(value) as { owner?: unknown; permits?: unknown } | null;
+    const said = JSON.parse(value) as { owner?: unknown; permits?: unknown; sticky?: unknown } | null;
     return {
       owner: typeof said?.owner === "string" ? said.owner : undefined,
       permits: typeof said?.permits === "number" ? said.permits : undefined,
+      sticky: said?.sticky === true,
     };
   } catch {
-    return { owner: undefined, permits: undefined };
+    return { owner: undefined, permits: undefined, sticky: false };
   }
 }

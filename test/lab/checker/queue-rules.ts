@@ -37,10 +37,11 @@ function usedTooEarly(facts: Facts): Finding[] {
 
 /**
  * I3: a fence is the create revision of the holder's own place, is granted once, and is higher than all fences granted
- * before.
+ * before. A key that has stayed gives the same fence again, with a higher turn.
  */
 export const fencesRise: Rule = (facts) => {
-  const given = new ByPlace<true>();
+  /** The highest turn. */
+  const given = new ByPlace<number>();
   /** Per lock: the highest fence granted so far. */
   const highest = new Map<string, bigint>();
   /** Per call: the highest fence at its invocation. */
@@ -51,14 +52,15 @@ export const fencesRise: Rule = (facts) => {
     const { p, id } = step;
     if (step.k === "invoke") floors.set(p, id, highest.get(step.lock) ?? 0n);
     if (step.k !== "ok") continue;
-    const { token, lock, t } = step;
+    const { token, lock, t, turn = 1 } = step;
     if (token === undefined) {
       found.push({ text: `${p}#${id} on ${lock} got no fence ${at(facts, t)}` });
       continue;
     }
     const slot = { lock, create: token };
-    const wrong = wrongFence(facts, { step, token, floor: floors.get(p, id) ?? 0n, twice: given.has(slot) });
-    given.set(slot, true);
+    const last = given.get(slot) ?? 0;
+    const wrong = wrongFence(facts, { step, token, floor: floors.get(p, id) ?? 0n, twice: turn <= last });
+    given.set(slot, Math.max(turn, last));
     if (token > (highest.get(lock) ?? 0n)) highest.set(lock, token);
     for (const why of wrong)
       found.push({ text: `${p}#${id} on ${lock} got fence ${token} ${at(facts, t)}, ${why}` });
@@ -72,8 +74,11 @@ function wrongFence(
 ): string[] {
   const place = facts.placeOf.get({ lock: step.lock, create: token });
   return [
-    ...(twice ? ["which was given before"] : []),
-    ...(token <= floor ? [`not above ${floor}, granted before it was asked`] : []),
+    // Holds that others share have no turn.
+    ...(twice && !(place?.sticky && step.shared) ? ["which was given before"] : []),
+    ...(token < floor || (token === floor && !place?.sticky)
+      ? [`not above ${floor}, granted before it was asked`]
+      : []),
     ...(place === undefined || place.key !== step.key ? [`not the create revision of ${step.key}`] : []),
   ];
 }

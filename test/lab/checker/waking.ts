@@ -21,7 +21,7 @@ type Notifiable = Map<Place, bigint>;
 function notGranted(facts: Facts, place: Place, notifiable: Notifiable): Finding[] {
   const { key, create, owner, headSeen, deletedSeen } = place;
   if (headSeen === undefined) return [];
-  const end = facts.holdOf.get(place)?.granted ?? deletedSeen ?? facts.end;
+  const end = facts.firstHoldOf.get(place)?.granted ?? deletedSeen ?? facts.end;
   if (end <= facts.troubles.limit(processOf(owner), notifiableFrom(facts, place, notifiable))) return [];
   const ns = end - headSeen;
   const whose = owner === undefined ? "" : ` of ${owner}`;

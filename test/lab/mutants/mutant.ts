@@ -20,6 +20,7 @@ export interface Hunt extends Pick<
   | "nested"
   | "camp"
   | "wanted"
+  | "sticky"
   | "valueBytes"
   | "gapMs"
   | "lastsMs"

@@ -21,6 +21,8 @@ export interface Context {
   readonly camp: number;
   /** Holders listen for waiters. */
   readonly wanted: boolean;
+  /** The keys of locks may stay with their sessions. */
+  readonly sticky: boolean;
   /** The least length of what candidates and leaders say. */
   readonly valueBytes: number;
   readonly finishing: () => boolean;

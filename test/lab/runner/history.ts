@@ -31,6 +31,8 @@ export interface Outcome extends OnHold {
   readonly k: "ok" | "fail" | "info";
   readonly f: Operation;
   readonly token?: bigint;
+  /** How often its session has taken the lock with this key, if not once. */
+  readonly turn?: number;
   readonly key?: string;
   /** On the ok of an acquire: the value of `lock.held` when it was granted. */
   readonly held?: boolean;

@@ -65,9 +65,10 @@ export class HoldLog {
     // did.
     const t = this.#time.now();
     const { held } = hold;
-    each(ops, places, (op, { token, key }) => {
+    each(ops, places, (op, { token, key, turn }) => {
       this.#turns.delete(op.id);
-      this.note("ok", f, [op], { t, held, token, key, ...(shared && { shared }) });
+      const more = { ...(shared && { shared }), ...(turn !== undefined && turn > 1 && { turn }) };
+      this.note("ok", f, [op], { t, held, token, key, ...more });
     });
     const end = () => {
       const reason = reasonOf(hold.signal.reason as Ending);

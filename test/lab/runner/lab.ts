@@ -40,6 +40,8 @@ export interface LabOptions {
   readonly camp?: number;
   /** Holders listen for waiters. */
   readonly wanted?: boolean;
+  /** The keys of locks may stay with their sessions. */
+  readonly sticky?: boolean;
   /** The least length of what candidates and leaders say. */
   readonly valueBytes?: number;
   /** Milliseconds that every fault lasts; default: determined by its kind. */
@@ -72,6 +74,7 @@ const DEFAULTS = {
     nested: false,
     camp: 0.02,
     wanted: false,
+    sticky: false,
     valueBytes: 0,
   },
   of: "mutex" as Of,
@@ -144,6 +147,7 @@ class Lab {
       nested,
       camp,
       wanted,
+      sticky,
       valueBytes,
       build,
       gapMs,
@@ -169,6 +173,7 @@ class Lab {
       lanes,
       camp,
       wanted,
+      sticky,
       valueBytes,
       build,
     };

@@ -73,10 +73,10 @@ export class Lane {
   }
 
   #subject(source: Cluster | Session): Subject {
-    const { p, leasehold, cluster, locks, of, time, ttlSeconds, releaseDelayMs } = this.#context;
+    const { p, leasehold, cluster, locks, of, time, ttlSeconds, releaseDelayMs, sticky } = this.#context;
     const random = this.#random;
     const session = { ttlSeconds, releaseDelayMs, owner: this.#owner };
-    const more = { cluster, session, shared: `${p}/shared` };
+    const more = { cluster, session, sticky, shared: `${p}/shared` };
     return subjectOf(of, { leasehold, source, locks, random, time, value: this.#says("campaigns"), ...more });
   }
 

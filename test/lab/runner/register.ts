@@ -61,7 +61,7 @@ export class Register {
     const text = JSON.stringify({ token: String(place.token), ...value });
     const answer = await this.#call((client) =>
       client
-        .if(...whileHeld({ key: place.key, revision: place.token }))
+        .if(...whileHeld(place.guard ?? { key: place.key, revision: place.token }))
         .then(client.put(prefix + place.name).value(text))
         .options({ deadline: deadline() })
         .commit(),

@@ -8,6 +8,7 @@ import type {
   OnceResult,
   Session,
   SessionOptions,
+  StickyLockOptions,
   WaitOptions,
   WebLock,
   WebLockOptions,
@@ -34,6 +35,10 @@ export interface Gripped {
   readonly key: string;
   /** Its fence, or its revision where holders share. */
   readonly token: bigint;
+  /** Of an exclusive hold of one name. */
+  readonly turn?: number;
+  /** What guards its writes; default: the key and its revision. */
+  readonly guard?: Hold;
 }
 
 /** What a call was granted. */
@@ -67,6 +72,7 @@ export interface Choice {
   readonly time: LabTime;
   /** The value that this particular call campaigns with. */
   readonly value: string;
+  readonly sticky?: boolean;
   readonly cluster: Cluster;
   /** Of the cluster's standing session. */
   readonly shared: string;
@@ -84,7 +90,7 @@ const CHOOSE: Record<Of, (choice: Choice) => Subject> = {
     const { leasehold, source, locks, random } = choice;
     if (random.chance(MUTEX)) return mutex(choice);
     const name = random.pick(locks);
-    const lock = new leasehold.RwLock(source, name);
+    const lock = new leasehold.RwLock(source, name, stickyOf(choice));
     if (random.chance(0.4))
       return {
         names: [name],
@@ -99,9 +105,10 @@ const CHOOSE: Record<Of, (choice: Choice) => Subject> = {
       during: (work) => lock.withReadLock((hold) => work(single(hold))),
     };
   },
-  semaphore: ({ leasehold, source, locks, random }) => {
+  semaphore: (choice) => {
+    const { leasehold, source, locks, random } = choice;
     const name = random.pick(locks);
-    const semaphore = new leasehold.Semaphore(source, name, random.pick(PERMITS));
+    const semaphore = new leasehold.Semaphore(source, name, random.pick(PERMITS), stickyOf(choice));
     return {
       names: [name],
       lock: async (options) => single(await semaphore.acquire(options)),
@@ -263,8 +270,8 @@ async function assertDone(again: Promise<OnceResult<undefined>>): Promise<void> 
   void Promise.reject(new Error(`a slot that was run is ${found.ran ? "run again" : found.reason}`));
 }
 
-function mutex({ leasehold, source, locks, random }: Choice, name = random.pick(locks)): Subject {
-  const lock = new leasehold.Mutex(source, name);
+function mutex(choice: Choice, name = choice.random.pick(choice.locks)): Subject {
+  const lock = new choice.leasehold.Mutex(choice.source, name, stickyOf(choice));
   return {
     names: [name],
     lock: async (options) => single(await lock.lock(options)),
@@ -300,8 +307,15 @@ function single(hold: Hold | undefined): Grip | undefined;
 function single(hold: Hold | undefined): Grip | undefined {
   if (hold === undefined) return undefined;
   const { name, key, revision } = hold;
-  const { fence } = hold as Partial<Lock>;
-  return { hold, places: [{ name, key, token: fence ?? revision }], shared: fence === undefined };
+  const { fence, turn } = hold as Partial<Lock>;
+  const place = { name, key, token: fence ?? revision, guard: hold, ...(turn !== undefined && { turn }) };
+  return { hold, places: [place], shared: fence === undefined };
+}
+
+/** Some pass a key that others wait for on in their process. */
+function stickyOf({ sticky, random }: Choice): StickyLockOptions | undefined {
+  if (!sticky) return undefined;
+  return random.chance(0.7) ? { sticky } : { sticky, local: { turns: random.between(1, 5), ms: 50 } };
 }
 
 function multiple(lock: MultiLock): Grip {

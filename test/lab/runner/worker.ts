@@ -28,6 +28,7 @@ export interface Task extends BaseTask {
   readonly lanes: number;
   readonly camp: number;
   readonly wanted?: boolean;
+  readonly sticky?: boolean;
   readonly valueBytes: number;
   readonly guardian: boolean;
   readonly maxStallMs?: number;
@@ -113,6 +114,7 @@ const context = {
     of: task.of,
     camp: task.camp,
     wanted: task.wanted ?? false,
+    sticky: task.sticky ?? false,
     valueBytes: task.valueBytes,
     note,
     beats,

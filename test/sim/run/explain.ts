@@ -3,7 +3,15 @@ import { shrink } from "../../lab/runner/shrink.js";
 import type { Build } from "./build.js";
 import { LIVE_MS, runLive, type LiveResult } from "./live.js";
 import type { SimOptions } from "./sim-run.js";
-import { overTransport, shortOf, swarmOf, withCrashes, withWanted, withWorkers } from "./swarm.js";
+import {
+  overTransport,
+  shortOf,
+  swarmOf,
+  withCrashes,
+  withSticky,
+  withWanted,
+  withWorkers,
+} from "./swarm.js";
 
 /** What is chosen by the command, and not by the seed. */
 export interface Choice {
@@ -17,6 +25,8 @@ export interface Choice {
   readonly crashes: boolean;
   /** Holders listen for waiters. */
   readonly wanted: boolean;
+  /** The keys of locks may stay with their sessions. */
+  readonly sticky: boolean;
   readonly only: readonly number[] | undefined;
   readonly processes: number | undefined;
   /** A name in the table of the lab, if the build is a mutant. */
@@ -24,15 +34,16 @@ export interface Choice {
 }
 
 /** The options of the command that are set for all seeds. */
-export const KINDS = ["short", "transport", "workers", "crashes", "wanted"] as const;
+export const KINDS = ["short", "transport", "workers", "crashes", "wanted", "sticky"] as const;
 
 export function settingOf(seed: number, choice: Choice): SimOptions {
-  const { build, short, transport, workers, crashes, wanted, only, processes } = choice;
+  const { build, short, transport, workers, crashes, wanted, sticky, only, processes } = choice;
   const chosen = (short ? shortOf : swarmOf)(String(seed));
   const carried = transport ? overTransport(chosen) : chosen;
   const renewed = workers ? withWorkers(carried) : carried;
   const crashed = crashes ? withCrashes(renewed) : renewed;
-  const swarm = wanted ? withWanted(crashed) : crashed;
+  const told = wanted ? withWanted(crashed) : crashed;
+  const swarm = sticky ? withSticky(told) : told;
   return { ...swarm, build, only, processes: processes ?? swarm.processes };
 }
 

@@ -18,6 +18,7 @@ const USAGE = `npm run sim -- [options]
   --workers     worker threads renew the leases, and main threads stand still
   --crashes     sessions have a delay after a crash, and in half of the runs processes have guardians
   --wanted      holders listen for waiters
+  --sticky      the keys of locks may stay with their sessions after a release
   --live        each run is judged during the run as well, and ends when a violation is noticed
   --jobs N      that many processes at once, each with a part of the seeds; prints each part and the total
   --record FILE with --jobs: adds a row for each part to a table, and omits the parts that are in it
@@ -38,6 +39,7 @@ interface Flags {
   readonly workers: boolean;
   readonly crashes: boolean;
   readonly wanted: boolean;
+  readonly sticky: boolean;
   readonly live: boolean;
   readonly only: readonly number[] | undefined;
   readonly processes: number | undefined;
@@ -64,6 +66,7 @@ async function main(): Promise<void> {
         workers: flag,
         crashes: flag,
         wanted: flag,
+        sticky: flag,
         live: flag,
         jobs: text,
         record: text,

@@ -34,6 +34,8 @@ export interface SimOptions {
   readonly camp: number;
   /** Holders listen for waiters. */
   readonly wanted?: boolean;
+  /** The keys of locks may stay with their sessions. */
+  readonly sticky?: boolean;
   /** Over the client's own HTTP/2 and gRPC. Default: the simulation takes their place. */
   readonly transport?: boolean | undefined;
   /** Over the client's own transport: its only host stands for all members. Default: false. */

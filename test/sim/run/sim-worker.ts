@@ -26,6 +26,7 @@ export interface Work {
   readonly lanes: number;
   readonly camp: number;
   readonly wanted?: boolean | undefined;
+  readonly sticky?: boolean | undefined;
   readonly valueBytes?: number | undefined;
   readonly history: HistoryClock;
   /** Records a step of the history of process `p`, and keeps the object. */
@@ -106,6 +107,7 @@ export class SimWorker {
       releaseDelayMs,
       camp,
       wanted = false,
+      sticky = false,
       history,
       valueBytes = 0,
     } = work;
@@ -120,6 +122,7 @@ export class SimWorker {
         releaseDelayMs,
         camp,
         wanted,
+        sticky,
         time,
         valueBytes,
         beats: undefined,

@@ -111,6 +111,16 @@ export function withWanted(setting: Omit<SimOptions, "build">): Omit<SimOptions,
   return { ...setting, wanted: true, camp: random.pick([0.2, 1]) };
 }
 
+/**
+ * The same run with locks whose keys may stay with their sessions. Those that are taken again soon, and seldom asked for by others, stay:
+ * in half of the runs each process has names enough.
+ */
+export function withSticky(setting: Omit<SimOptions, "build">): Omit<SimOptions, "build"> {
+  const random = new Random(setting.seed).fork("sticky");
+  const names = random.chance(0.5) ? setting.names : random.pick([1, 2, 8]);
+  return { ...setting, sticky: true, names };
+}
+
 /** Holders with long leases make no calls: only their streams can notice that a member is cut off. */
 const patient = (random: Random) => ({
   ...{ ttlSeconds: 120, processes: 6, lanes: 1, names: 12, camp: 1, gapMs: [50, 200] as const },

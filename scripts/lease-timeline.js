@@ -1,5 +1,5 @@
-// `node scripts/lease-timeline.js`: draws docs/lease-timeline.svg, and writes its figures into the tables of docs/leases.md. The
-// picture is to scale: the figures are those of the code.
+// `node scripts/lease-timeline.js`: draws docs/lease-timeline.svg, and writes the table of TTLs into docs/leases.md. The picture is to
+// scale: the figures are those of the code.
 import { readFileSync, realpathSync, writeFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { between, markdownTable } from "../test/support/fixtures/markdown.js";
@@ -50,33 +50,6 @@ export function withTtls(page) {
     String(ttl + 0.5),
   ]);
   return between(page, "ttl", markdownTable([head, ...rows]));
-}
-
-/** @param {string} page docs/leases.md @returns {string} the page with the figures of the code */
-export function withTimeline(page) {
-  const { renewal, jeopardy, deadline } = boundaries();
-  const rows = [
-    ["part of the TTL", "holder A, running", "holder A, paused before", "etcd", "holder B"],
-    ["0", "holds", "holds", "counts the TTL", "waits"],
-    [percent(renewal), "sends a renewal", "no code runs", "", "waits"],
-    [percent(jeopardy), "`jeopardy`: the renewal is overdue", "no code runs", "", "waits"],
-    [
-      percent(deadline),
-      "lost: `signal` aborts, `held` is false",
-      "no code runs, no signal aborts",
-      "",
-      "waits",
-    ],
-    ["100 %", "has stopped, if its code obeys the signal", "no code runs", "expires the lease", "waits"],
-    [
-      "later",
-      "",
-      "continues, and writes: `held` is false, but the write is on its way",
-      "",
-      "holds, with a higher fence",
-    ],
-  ];
-  return between(page, "timeline", markdownTable(rows));
 }
 
 const LEFT = 150;
@@ -155,5 +128,5 @@ export function timeline() {
 
 if (realpathSync(process.argv[1] ?? "") === fileURLToPath(import.meta.url)) {
   writeFileSync(PICTURE, timeline());
-  writeFileSync(PAGE, withTtls(withTimeline(readFileSync(PAGE, "utf8"))));
+  writeFileSync(PAGE, withTtls(readFileSync(PAGE, "utf8")));
 }

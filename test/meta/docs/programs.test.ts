@@ -47,7 +47,6 @@ const NOT_CODE: Readonly<Record<string, string>> = {
   haproxy: "test/proxies runs these settings",
   javascript: "code of the browser, to compare with",
   go: "code of another client, to compare with",
-  java: "code of another client, to compare with",
 };
 /** The first word behind `ts` in a fence, for a block that this file does not run as a program. */
 const MARKS: Readonly<Record<string, string>> = {

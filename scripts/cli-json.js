@@ -66,22 +66,22 @@ export function schema(defs) {
   return `${JSON.stringify({ $schema, title: "What leasehold prints with --json, a line", $defs: defs }, null, 1)}\n`;
 }
 
-/** @param {Schema} of @returns {string} such as `LockJson` or null */
+/** @param {Schema} of @returns {string} such as `LockJson | null` */
 function typed({ $ref, type, items, properties, required, anyOf, enum: values, const: value }) {
   if ($ref !== undefined) return $ref.slice("#/$defs/".length);
-  if (anyOf !== undefined) return anyOf.map(typed).join(" or ");
+  if (anyOf !== undefined) return anyOf.map(typed).join(" | ");
   if (values !== undefined || value !== undefined)
     return [values ?? value]
       .flat()
       .map((it) => `"${it}"`)
-      .join(" or ");
-  if (type === "array") return `array of ${typed(items)}`;
+      .join("|");
+  if (type === "array") return `${typed(items)}[]`;
   if (type !== "object") return type;
   const fields = Object.entries(properties).map(([name, of]) => {
     const kind = typed(of);
     return `${name}${required.includes(name) ? "" : "?"}${kind === "string" ? "" : `: ${kind}`}`;
   });
-  return `{ ${fields.join(", ")} }`;
+  return `{${fields.join(", ")}}`;
 }
 
 /** @param {string} page docs/cli-json.md @param {Readonly<Record<string, Schema>>} defs @returns {string} with the list of the types */

@@ -23,20 +23,20 @@ describe("docs/cli.md", () => {
     expect(firstCells("Exit codes").filter((cell) => /^\d/.test(cell))).toEqual(codes.map(String));
   });
 
-  test("has each connection flag with its variable", () => {
-    const rows = [...section("Connection").matchAll(/^\| `--([a-z-]+)` +\| `(ETCDCTL_[A-Z_]+)`/gm)];
+  test("has each connection flag, and the rule for its variable", () => {
+    const connection = section("Connection").replace(/\s+/g, " ");
 
-    expect(rows.map(([, flag]) => flag)).toEqual(Object.keys(CONNECTION_FLAGS));
-    for (const [, flag = "", variable] of rows)
-      expect(variable).toBe(`ETCDCTL_${flag.toUpperCase().replace("-", "_")}`);
+    expect(Object.keys(CONNECTION_FLAGS).filter((flag) => !connection.includes(`\`--${flag}`))).toEqual([]);
+    expect(connection).toContain("`ETCDCTL_ENDPOINTS` for `--endpoints`, and so on");
   });
 
   test("names the type that each command writes, which the page has", () => {
-    const rows = [...jsonPage.matchAll(/^\| (\S.*?) +\| standard \w+ +\| (.*?) *\|$/gm)];
+    const rows = [...jsonPage.matchAll(/^\| (`.*?) +\| (.*?) *\|$/gm)];
+    const commands = rows.flatMap(([, cell = ""]) => cell.match(/\w+/g) ?? []);
     const named = new Set(rows.flatMap(([, , cell = ""]) => cell.match(/\w+Json/g) ?? []));
     const types = new Set([...jsonPage.matchAll(/^(\w+Json) = /gm)].map(([, type]) => type));
 
-    expect(rows.slice(0, -1).map(([, cell]) => cell)).toEqual(COMMANDS.map(({ name }) => `\`${name}\``));
+    expect(commands).toEqual(COMMANDS.map(({ name }) => name));
     expect([...named].filter((type) => !types.has(type))).toEqual([]);
   });
 

@@ -113,7 +113,7 @@ describe("the dashboard", () => {
 });
 
 describe("docs/observability.md", () => {
-  const [, section = ""] = read("docs/observability.md").split(/^## OpenTelemetry$/m);
+  const [, section = ""] = /^## OpenTelemetry$([^]*?)^## /m.exec(read("docs/observability.md")) ?? [];
   const spans = [...section.matchAll(/`(leasehold\.[a-z_.]+)`/g)].map(([, name = ""]) => name);
 
   test("lists every metric with its unit, and every attribute", () => {

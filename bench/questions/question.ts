@@ -34,7 +34,7 @@ export interface Target extends Which {
   /** The figure is divided by this one; omitted fields are the same. */
   readonly over?: Partial<Which>;
   readonly bound: Bound;
-  /** Its line in docs/operations.md, if it has one. */
+  /** Its line in docs/operations.md, if it has one: what it is over is Go's. */
   readonly shown?: string;
 }
 export type Bound = { readonly atLeast: number } | { readonly atMost: number };

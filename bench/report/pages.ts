@@ -2,8 +2,8 @@
 import { between, markdownTable } from "../../test/support/fixtures/markdown.js";
 import { PEERS, type PeerName } from "../peers/peers.js";
 import { plot, type Series } from "./plot.js";
-import type { Report, Verdict } from "./report.js";
-import { boundText, figure, reportText } from "./text.js";
+import type { Report } from "./report.js";
+import { figure, reportText } from "./text.js";
 
 const COLORS: Readonly<Record<PeerName, string>> = {
   ...{ leasehold: "#3b82f6", "leasehold-etcd3": "#06b6d4", go: "#d97706", etcd3: "#a855f7" },
@@ -41,16 +41,11 @@ export function resultsPage(report: Report): string {
 /** docs/operations.md with the figures of those targets that have a line there. */
 export function operationsWith(page: string, { questions }: Report): string {
   const verdicts = questions.flatMap((question) => question.verdicts);
-  const rows = verdicts.flatMap((verdict) => targetRow(verdict) ?? []);
-  const table = markdownTable([["measured", "leasehold", "compared", "ratio", "target"], ...rows]);
+  const rows = verdicts.flatMap(({ target, figure: ours, over, value }) =>
+    target.shown === undefined ? [] : [[target.shown, figure(ours), figure(over), figure(value)]],
+  );
+  const table = markdownTable([["measured", "leasehold", PEERS.go.title, "ratio"], ...rows]);
   const met = verdicts.filter((verdict) => verdict.met).length;
   const missed = `${met} of ${verdicts.length} targets are met: \`bench/RESULTS.md\` lists the missed ones, with their figures.`;
   return between(page, "bench", [...table, "", missed]);
-}
-
-function targetRow({ target, figure: ours, over, value, met }: Verdict): string[][] | undefined {
-  if (target.shown === undefined) return undefined;
-  const other = target.over?.peer && PEERS[target.over.peer].title;
-  const judged = `${boundText(target.bound)}: ${met ? "met" : "missed"}`;
-  return [[target.shown, figure(ours), `${figure(over)} (${other})`, figure(value), judged]];
 }

@@ -94,6 +94,9 @@ it("each peer is asked by at least one question", () => {
   expect(new Set(asked)).toEqual(new Set(PEER_NAMES));
 });
 
-it("the table in docs/operations.md has its marks, once", () => {
+it("the table in docs/operations.md has its marks, once, and compares with Go's mutex", () => {
+  const shown = QUESTIONS.flatMap(({ targets }) => targets.filter((target) => target.shown !== undefined));
+
+  expect(new Set(shown.map(({ over }) => over?.peer))).toEqual(new Set(["go"]));
   expect(() => between(readPage("docs/operations.md"), "bench", [])).not.toThrow();
 });

@@ -73,12 +73,12 @@ function wrongFence(
   { step, token, floor, twice }: { step: Outcome; token: bigint; floor: bigint; twice: boolean },
 ): string[] {
   const place = facts.placeOf.get({ lock: step.lock, create: token });
+  // Several keys of holds that others share may stay, in any order.
+  const [stays, shared] = [place?.sticky === true, step.shared === true];
+  const low = stays ? token < floor && !shared : token <= floor;
   return [
-    // Holds that others share have no turn.
-    ...(twice && !(place?.sticky && step.shared) ? ["which was given before"] : []),
-    ...(token < floor || (token === floor && !place?.sticky)
-      ? [`not above ${floor}, granted before it was asked`]
-      : []),
+    ...(twice && !(stays && shared) ? ["which was given before"] : []),
+    ...(low ? [`not above ${floor}, granted before it was asked`] : []),
     ...(place === undefined || place.key !== step.key ? [`not the create revision of ${step.key}`] : []),
   ];
 }

@@ -84,26 +84,25 @@ const lineLike = (quoted: string) =>
       .join(".*"),
   );
 
-/** The code in the cells of "wrong" and "right", of each row of the page. */
+const oneLine = (code: string) => code.replace(/\s+/g, " ");
+
+/** The wrong code and the right code of each item of the page. */
 const rows = (() => {
   const titles = partsOf(PAGE).map(({ title }) => title);
   const parts = partsOf(PAGE).slice(titles.indexOf("Mistakes") + 1, titles.indexOf("Questions"));
-  const cells = parts.flatMap(({ text }) =>
-    [...text.matchAll(/^\| +[`"(].*$/gm)].map(([row]) => row.split(" | ")),
-  );
-  return cells.map(([wrong = "", right = ""]) => ({ wrong: codeIn(wrong), right: codeIn(right) }));
+  const items = parts.flatMap(({ text }) => [...text.matchAll(/^- ([^]*?)\s→\s([^]*?`)\.\s/gm)]);
+  return items.map(([, wrong = "", right = ""]) => ({ wrong: codeIn(wrong), right: codeIn(right) }));
 })();
 
-function codeIn(cell: string): string[] {
-  return [...cell.matchAll(/(`+)(.+?)\1/g)].map(([, , code = ""]) => code);
+function codeIn(text: string): string[] {
+  return [...text.matchAll(/(`+)([^]+?)\1/g)].map(([, , code = ""]) => oneLine(code));
 }
 
-const oneLine = (code: string) => code.replace(/\s+/g, " ");
 const has = (blocks: Part["blocks"], quoted: readonly string[]) =>
   quoted.length > 0 &&
   quoted.every((each) => lineLike(each).test(oneLine(blocks.map(({ code }) => code).join("\n"))));
 
-test("each row of the page is quoted from one section's programs, and each section has its row", () => {
+test("each mistake of the page is quoted from one section's programs, and each section is one", () => {
   const quoted = rows.map(({ wrong, right }) =>
     sections
       .filter(

@@ -73,9 +73,10 @@ function wrongFence(
   { step, token, floor, twice }: { step: Outcome; token: bigint; floor: bigint; twice: boolean },
 ): string[] {
   const place = facts.placeOf.get({ lock: step.lock, create: token });
-  // Several keys of holds that others share may stay, in any order.
+  // Several keys of holds that others share may stay, in any order. A key that was taken away is taken again until its session is told.
   const [stays, shared] = [place?.sticky === true, step.shared === true];
-  const low = stays ? token < floor && !shared : token <= floor;
+  const untold = place && step.t <= (facts.early.get(place)?.until ?? 0n);
+  const low = stays ? token < floor && !shared && !untold : token <= floor;
   return [
     ...(twice && !(stays && shared) ? ["which was given before"] : []),
     ...(low ? [`not above ${floor}, granted before it was asked`] : []),

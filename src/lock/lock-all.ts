@@ -297,6 +297,8 @@ export class MultiWaiter implements Dependent, AuditedWait {
         this.target.onAhead?.(0);
         return entries;
       }
+      // A call of this session may have taken one of the locks meanwhile.
+      for (const entry of entries) queueOf(entry).endTenures();
       this.#turns = new AllTurns(this.lease, entries);
       if (await this.#turns.granted) return entries;
     }

@@ -341,8 +341,8 @@ export class Queue {
   /** The hold of an entry was released. False, and nothing is done, if the entry must leave. */
   keep(entry: JoinedEntry): boolean {
     const tenure = this.#tenures.find((each) => each.entry === entry);
-    // A caller of ours that waits in the queue waits for the end of the entry.
-    const isAwaited = this.#waiting > 0 || this.#joining;
+    // Whoever of ours waits in the queue, also a `lockAll`, waits for the end of the entry.
+    const isAwaited = this.#joining || this.#waiting > 0 || this.own.joined.some(({ held }) => !held);
     if (!tenure || isAwaited || entry.knownGone || !this.lease.open) return false;
     const { first } = this.#line;
     if (!tenure.released(first?.sticky === true && first.mode === entry.mode)) return false;

@@ -38,7 +38,7 @@ export interface Gripped {
   /** Of an exclusive hold of one name. */
   readonly turn?: number;
   /** What guards its writes; default: the key and its revision. */
-  readonly guard?: Hold;
+  readonly guard?: Pick<Hold, "key" | "revision">;
 }
 
 /** What a call was granted. */

@@ -33,11 +33,13 @@ export class SimRegister implements Pick<Context["register"], "read" | "write"> 
   }
 
   async write(
-    ...[{ key, name, token }, value]: Parameters<Context["register"]["write"]>
+    ...[{ key, name, token, guard: hold = { key, revision: token } }, value]: Parameters<
+      Context["register"]["write"]
+    >
   ): Promise<{ accepted: boolean; rev: bigint }> {
     const { prefix, guard } = this.#options;
     const text = JSON.stringify({ token: String(token), ...value });
-    const [guarded, , comparator, revision] = guard({ key, revision: token });
+    const [guarded, , comparator, revision] = guard(hold);
     const txn: Txn = {
       queues: [name],
       // Only a broken guard compares differently: it rejects no write.

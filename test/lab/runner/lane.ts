@@ -64,12 +64,22 @@ export class Lane {
     await this.#context.beats?.next();
     const way = this.#random.pick(WAYS);
     const subject = this.#subject(source);
+    if (this.#context.sticky && this.#random.chance(0.6)) return this.#again(subject);
     const ops = this.#opsOf(subject);
     const inside = way === "with" || (way === "lock" && subject.inside === true);
     if (inside && subject.during) await this.#during(subject, ops);
     else if (way === "close" && this.#kind !== "shared" && subject.owner === undefined)
       await this.#lockAndClose(subject, ops);
     else await this.#lockAndRelease(subject, ops, way);
+  }
+
+  /** The same lock several times, without a request between: only such a one is kept. */
+  async #again(subject: Subject): Promise<void> {
+    for (let left = this.#random.between(2, 12); left > 0 && !this.#context.finishing(); left--) {
+      const way = this.#random.pick(["lock", "lock", "timeout", "abort", "try"] as const);
+      await this.#lockAndRelease(subject, this.#opsOf(subject), way, true);
+      if (this.#random.chance(0.7)) await this.#context.time.delay(this.#random.between(0, 30));
+    }
   }
 
   #subject(source: Cluster | Session): Subject {
@@ -91,10 +101,12 @@ export class Lane {
     );
   }
 
-  async #lockAndRelease(subject: Subject, ops: readonly Op[], way: Way): Promise<void> {
+  /** `brief`: the work sends nothing. */
+  async #lockAndRelease(subject: Subject, ops: readonly Op[], way: Way, brief = false): Promise<void> {
     const grip = await this.#acquire(subject, ops, way);
     if (grip === undefined) return;
-    await this.#use(grip, ops);
+    if (brief) await this.#context.time.delay(this.#random.between(0, 10));
+    else await this.#use(grip, ops);
     await this.#context.beats?.next();
     this.#log.claim(grip, ops);
     this.#log.note("invoke", "release", ops);

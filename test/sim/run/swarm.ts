@@ -112,13 +112,14 @@ export function withWanted(setting: Omit<SimOptions, "build">): Omit<SimOptions,
 }
 
 /**
- * The same run with locks whose keys may stay with their sessions. Those that are taken again soon, and seldom asked for by others, stay:
- * in half of the runs each process has names enough.
+ * The same run with locks whose keys may stay with their sessions: few processes, and names enough that each is asked for by one of them
+ * again and again, and by the others now and then.
  */
 export function withSticky(setting: Omit<SimOptions, "build">): Omit<SimOptions, "build"> {
   const random = new Random(setting.seed).fork("sticky");
-  const names = random.chance(0.5) ? setting.names : random.pick([1, 2, 8]);
-  return { ...setting, sticky: true, names };
+  const of = random.pick(["mutex", "mutex", "rwlock", "semaphore", "lockall", setting.of] as const);
+  const [processes, names] = [random.pick([1, 2, 2, 3]), random.pick([1, 2, 4, 8])];
+  return { ...setting, sticky: true, of, processes, names };
 }
 
 /** Holders with long leases make no calls: only their streams can notice that a member is cut off. */

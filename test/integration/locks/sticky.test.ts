@@ -1,0 +1,306 @@
+// The key of a sticky lock stays with its session after a release. What the session believes is compared with etcd's queue, and with what
+// another client gets.
+import { describe, expect, onTestFinished, test } from "vitest";
+import {
+  connect,
+  FenceGate,
+  forceRelease,
+  inspect,
+  lockAll,
+  Mutex,
+  RwLock,
+  Semaphore,
+  Session,
+  whileHeld,
+} from "../../../src/index.js";
+import { etcdOf, slug, type Held, type Subject, SUBJECTS, titled } from "../../support/fixtures/subjects.js";
+import { reasonOf, twoSessions } from "../../support/fixtures/two-sessions.js";
+
+const two = twoSessions(600);
+const { putKey, deleteKey, until, queued } = etcdOf(two);
+const STICKY = { sticky: true } as const;
+const sticky = titled(SUBJECTS.filter(({ kind }) => kind !== "all" && kind !== "leadership"));
+
+const keysOf = async (name: string) => (await two.places(name)).map(({ key }) => key);
+
+/** Two holds, one after the other: the first one is plain, and the key of the second one stays. */
+async function keep(name: string, take = (): Promise<Held> => new Mutex(two.holder, name, STICKY).lock()) {
+  await (await take()).release();
+  await queued(name, 0);
+  const hold = await take();
+  await hold.release();
+  expect(await two.places(name)).toHaveLength(1);
+}
+
+const locked = async (name: string) => new Mutex(two.holder, name, STICKY).lock();
+
+describe.each(sticky)("%s that is sticky", (what, subject: Subject) => {
+  const nameOf = (of: string) => `${slug(what)}/${of}`;
+  const take = (name: string) => subject.take(two.holder, name, undefined, STICKY);
+  const kept = (name: string) => keep(name, () => take(name));
+
+  test("is taken again with the key that has stayed", async () => {
+    const name = nameOf("again");
+    await kept(name);
+    const [key] = await keysOf(name);
+
+    const hold = await take(name);
+    expect(hold.held).toBe(true);
+    expect(await keysOf(name)).toEqual([key]);
+    await hold.release();
+
+    expect(hold.held).toBe(false);
+    expect(await keysOf(name)).toEqual([key]);
+  });
+
+  test("goes to another session that asks while nobody has it", async () => {
+    const name = nameOf("asked");
+    await kept(name);
+    const [key] = await keysOf(name);
+
+    const hold = await subject.block(two.session, name);
+
+    expect(await keysOf(name)).not.toContain(key);
+    await hold.release();
+  });
+
+  test("goes with its release to another session that has asked meanwhile, before a later call of its own", async () => {
+    const name = nameOf("first");
+    await kept(name);
+    const hold = await take(name);
+    const order: string[] = [];
+    const stranger = subject.block(two.session, name).then((got) => (order.push("stranger"), got));
+    await queued(name, 2);
+    await until(() => hold.wanted);
+    const own = take(name).then((got) => (order.push("own"), got));
+
+    await hold.release();
+    await (await stranger).release();
+    await (await own).release();
+
+    expect(order).toEqual(["stranger", "own"]);
+  });
+
+  test("is lost in silence with a key that is deleted while nobody has it", async () => {
+    const name = nameOf("deleted");
+    await kept(name);
+    const [key] = await keysOf(name);
+    const revision = (await two.places(name))[0]!.revision;
+
+    await deleteKey(key!);
+    await queued(name, 0);
+    const other = await subject.take(two.session, name);
+    await other.release();
+    await queued(name, 0);
+    const hold = await take(name);
+
+    expect(hold.revision).toBeGreaterThan(revision);
+    expect((await two.places(name)).some((place) => place.revision === hold.revision)).toBe(true);
+    await hold.release();
+  });
+
+  test("gives a key that nobody has back when its session closes, and takes no part in the drain", async () => {
+    const name = nameOf("closed");
+    const session = await Session.open(two.cluster, { ttlSeconds: 600 });
+    await keep(name, () => subject.take(session, name, undefined, STICKY));
+    const other = await subject.take(session, nameOf("still-held"));
+
+    const closing = session.close({ drainMs: 60_000 });
+    await queued(name, 0);
+    await other.release();
+    await closing;
+  });
+});
+
+test("the first lock of a name is plain", async () => {
+  await (await locked("plain")).release();
+  await queued("plain", 0);
+});
+
+test("a hold by a key that has stayed has its fence, and the next turn", async () => {
+  const name = "turns";
+  await keep(name);
+  const gate = new FenceGate();
+  const first = await locked(name);
+  gate.admit(first.fence, first.turn);
+  await first.release();
+  const second = await locked(name);
+  gate.admit(second.fence, second.turn);
+
+  expect([second.fence, second.turn]).toEqual([first.fence, first.turn + 1]);
+  expect(() => gate.admit(first.fence, first.turn)).toThrow(/turn 2.*turn 3/);
+  expect(JSON.parse(JSON.stringify(second))).toMatchObject({ fence: String(first.fence), turn: 3 });
+  await second.release();
+});
+
+test("the key of a hold that guards a write leaves with the release", async () => {
+  const name = "guards";
+  await keep(name);
+  const lock = await locked(name);
+  whileHeld(lock);
+  await lock.release();
+  await queued(name, 0);
+});
+
+test("a foreign client that puts a key behind it gets the lock", async () => {
+  const name = "foreign";
+  await keep(name);
+  await putKey(`${name}/31`, "");
+  await until(async () => (await keysOf(name)).join() === `${name}/31`);
+  await deleteKey(`${name}/31`);
+});
+
+test("callers of one process take it one after the other, without a request, in the order of their calls", async () => {
+  const name = "line";
+  await keep(name);
+  const [key] = await keysOf(name);
+  let inside = 0;
+  const order: number[] = [];
+  const mutex = new Mutex(two.holder, name, STICKY);
+  const work = async (n: number) =>
+    mutex.withLock(async (lock) => {
+      expect([++inside, lock.key]).toEqual([1, key]);
+      order.push(n);
+      await new Promise(setImmediate);
+      inside--;
+    });
+  await Promise.all(Array.from({ length: 50 }, (_, n) => work(n)));
+
+  expect(order).toEqual(Array.from({ length: 50 }, (_, n) => n));
+  expect(await keysOf(name)).toEqual([key]);
+});
+
+test("callers that wait in the process can give up, and the next one is served", async () => {
+  const name = "gives-up";
+  await keep(name);
+  const lock = await locked(name);
+  const mutex = new Mutex(two.holder, name, STICKY);
+  const controller = new AbortController();
+  const aborted = reasonOf(mutex.lock({ signal: controller.signal }));
+  const late = reasonOf(mutex.lock({ timeoutMs: 30 }));
+  const last = mutex.lock();
+  controller.abort(new Error("enough"));
+
+  expect(await aborted).toMatchObject({ message: "enough" });
+  expect(await late).toMatchObject({ code: "LOCK_TIMEOUT", holder: { key: lock.key } });
+  await lock.release();
+  expect((await last).key).toBe(lock.key);
+  await (await last).release();
+});
+
+test("with `local`, callers of the process pass it on so often while another session waits", async () => {
+  const name = "local";
+  const mutex = new Mutex(two.holder, name, { sticky: true, local: { turns: 3, ms: 60_000 } });
+  await keep(name, () => mutex.lock());
+  const order: string[] = [];
+  const lock = await mutex.lock();
+  const stranger = new Mutex(two.session, name).withLock(() => void order.push("stranger"));
+  await queued(name, 2);
+  await until(() => lock.wanted);
+  const own = Array.from({ length: 5 }, async () => mutex.withLock(() => void order.push("own")));
+  await lock.release();
+  await Promise.all([stranger, ...own]);
+
+  expect(order).toEqual(["own", "own", "own", "stranger", "own", "own"]);
+});
+
+describe("a call of the same session that can't use the key gets the lock:", () => {
+  const SAME: readonly (readonly [
+    string,
+    (name: string) => Promise<{ release(): Promise<void> } | undefined>,
+  ])[] = [
+    ["a plain lock", (name) => new Mutex(two.holder, name).lock()],
+    ["a plain tryLock", (name) => new Mutex(two.holder, name).tryLock()],
+    ["a reader", (name) => new RwLock(two.holder, name, STICKY).readLock()],
+    ["lockAll", (name) => lockAll(two.holder, [name, `${name}-2`])],
+  ];
+  test.each(SAME)("%s", async (what, take) => {
+    const name = `same/${slug(what)}`;
+    await keep(name);
+    const lock = await take(name);
+    expect(lock).toBeDefined();
+    await lock?.release();
+  });
+
+  test("lockAll that joined before the lock was taken again", async () => {
+    const name = "same/joined";
+    await keep(name);
+    const lock = await locked(name);
+    const all = lockAll(two.holder, [name, `${name}-2`]);
+    await queued(name, 2);
+    await lock.release();
+    await (await all).release();
+  });
+});
+
+test("tryLock takes the key that has stayed, and finds the lock taken while a caller has it", async () => {
+  const name = "try";
+  await keep(name);
+  const mutex = new Mutex(two.holder, name, STICKY);
+  const lock = await mutex.tryLock();
+
+  expect(lock?.turn).toBe(2);
+  expect(await mutex.tryLock()).toBeUndefined();
+  await lock?.release();
+  expect((await mutex.tryLock())?.turn).toBe(3);
+});
+
+test("a permit beside others stays, and the calls of the session take those that have stayed", async () => {
+  const name = "permits";
+  const semaphore = new Semaphore(two.holder, name, 3, STICKY);
+  await (await semaphore.acquire()).release();
+  await queued(name, 0);
+  const holds = await Promise.all([semaphore.acquire(), semaphore.acquire()]);
+  await Promise.all(holds.map((hold) => hold.release()));
+  const kept = await keysOf(name);
+  expect(kept).toHaveLength(2);
+
+  const again = await Promise.all([semaphore.acquire(), semaphore.acquire()]);
+  expect(again.map(({ key }) => key).sort()).toEqual(kept.sort());
+  const others = await Promise.all(
+    [1, 2, 3].map(() => reasonOf(new Semaphore(two.session, name, 3).acquire({ timeoutMs: 5000 }))),
+  );
+  expect(others.filter((reason) => reason === undefined)).toHaveLength(1);
+  for (const hold of again) await hold.release();
+});
+
+test("forceRelease takes a key that has stayed, and the next call joins again", async () => {
+  const name = "forced";
+  await keep(name);
+  const [holder] = (await inspect(two.cluster, name)).holders;
+  await forceRelease(two.cluster, holder!);
+  await queued(name, 0);
+  const lock = await locked(name);
+  expect(lock.fence).toBeGreaterThan(holder!.revision);
+  await lock.release();
+});
+
+test("a session that is given up with `orphan` gives back what nobody has; what is held stays, with the last turn", async () => {
+  const cluster = connect({ hosts: two.etcd.endpoints });
+  onTestFinished(() => cluster.close({ drainMs: 0 }));
+  const session = await Session.open(cluster, { ttlSeconds: 600 });
+  const lock = (name: string) => new Mutex(session, name, STICKY).lock();
+  await keep("orphaned/idle", () => lock("orphaned/idle"));
+  await keep("orphaned/held", () => lock("orphaned/held"));
+  const held = await lock("orphaned/held");
+
+  const leaseId = await session.orphan();
+  await queued("orphaned/idle", 0);
+  const adopted = await Session.adopt(cluster, leaseId);
+  const next = await new Mutex(adopted, "orphaned/held", STICKY).lock();
+
+  expect([next.fence, next.turn]).toEqual([held.fence, Number.MAX_SAFE_INTEGER]);
+  await next.release();
+  await queued("orphaned/held", 0);
+});
+
+test.each([
+  [{ sticky: "yes" }, "Expected sticky to be true or false"],
+  [{ local: { turns: 2 } }, "Option local of Mutex needs sticky: true"],
+  [{ sticky: true, local: {} }, "Expected local.turns to be"],
+  [{ sticky: true, local: { turns: 0 } }, "Expected local.turns to be"],
+  [{ sticky: true, local: { turns: 2, ms: -1 } }, "Expected local.ms to be"],
+  [{ sticky: true, local: { turn: 2 } }, "Unknown option turn of local: did you mean turns"],
+])("options %j are refused: %s", (options, message) => {
+  expect(() => new Mutex(two.holder, "options", options as never)).toThrow(message);
+});

@@ -254,7 +254,7 @@ export class Queue {
     try {
       const kept = !beside && options?.sticky ? this.takeKept(mode) : undefined;
       if (kept) return kept;
-      for (const tenure of this.#tenures) if (tenure.kept) tenure.end();
+      this.#endKept();
       // Entries of ours whose deletion is under way would make the try fail. To `beside`, that answer may be enough.
       if (this.#leaving && !beside) await Promise.allSettled(this.#leaving.values());
       this.lease.assertOpen();
@@ -355,6 +355,10 @@ export class Queue {
     for (const tenure of this.#tenures) tenure.end();
   }
 
+  #endKept(): void {
+    for (const tenure of this.#tenures) if (tenure.kept) tenure.end();
+  }
+
   /** A key that nobody has leaves. */
   giveBack({ entry }: Tenure): void {
     if (this.lease.signal.aborted) this.#removed(entry);
@@ -428,6 +432,8 @@ export class Queue {
   }
 
   #wait(waiter: Waiter, entry: JoinedEntry, result: Behind | Unknown): void {
+    // A permit that stays, and could not be taken yet, may be the one that it waits for.
+    this.#endKept();
     const below = this.own.followedBy(entry);
     if (below) {
       const mismatch = this.own.mismatch(waiter.kind, [below]);

@@ -21,6 +21,7 @@ describe("a fencing token", () => {
 
   test("is exact in JSON, where a number of its size would be rounded", () => {
     expect(JSON.parse(JSON.stringify(lock))).toEqual({
+      turn: 1,
       name: "jobs",
       key: "jobs/77",
       revision: "1152921504606846977",

@@ -14,7 +14,7 @@ describe("in JSON,", () => {
     const { name, key, fence } = lock;
     const about = { name, key, revision: String(fence), fence: String(fence) };
 
-    expect(jsonOf(lock)).toEqual({ ...about, ...live });
+    expect(jsonOf(lock)).toEqual({ ...about, ...live, turn: 1 });
     expect(BigInt((jsonOf({ lock }) as { lock: { fence: string } }).lock.fence)).toBe(fence);
     expect(inspect(lock)).toContain(`fence: ${fence}n`);
     await lock.release();

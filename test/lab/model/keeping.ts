@@ -54,7 +54,9 @@ const isFollowed = (world: World, caller: Caller): boolean =>
   siblings(world, caller).some(({ place }) => place);
 
 const mayBeTaken = (world: World, caller: Caller, { demand }: Kept): boolean =>
-  !isFollowed(world, caller) && (!demand.wanted || !keeps(world, "wanted-ends-the-turns"));
+  !isFollowed(world, caller) &&
+  (demand.verified || !keeps(world, "taken-when-verified")) &&
+  (!demand.wanted || !keeps(world, "wanted-ends-the-turns"));
 
 /** A caller that waits in the process, or that asks again: the next turn of the key that its session keeps. */
 export function takeSteps(world: World, caller: Caller): Step[] {
@@ -93,15 +95,14 @@ export function keepSteps(world: World, caller: Caller, state: Holding): Step[] 
   const { demand } = state;
   if (!caller.setup.sticky) return [];
   if (!demand) return state.ownWatch ? [] : [may(caller, "watch joins", watchJoins)];
-  const sure = demand.verified || !keeps(world, "kept-when-verified");
   if (caller.writing > 0 && !caller.setup.impatient) return [];
-  if (demand.wanted || !sure || isFollowed(world, caller)) return [];
+  if (demand.wanted || isFollowed(world, caller)) return [];
   return [may(caller, "keep", (w, c) => keep(w, c, demand))];
 }
 
 function keep(world: World, caller: Caller, demand: Demand): void {
   caller.rounds--;
-  caller.state = { at: "kept", demand, read: undefined };
+  caller.state = { at: "kept", demand, read: tenant(caller).read };
   tell(world, `${caller.label} releases, and its session keeps ${placeOf(caller).key}`);
 }
 
@@ -142,12 +143,11 @@ export function demandSteps(world: World, caller: Caller, state: Tenant): Step[]
   return steps;
 }
 
-const withDemand = (caller: Caller, change: Partial<Demand>, read = tenant(caller).read): void =>
-  void (caller.state = {
-    ...tenant(caller),
-    demand: { ...demandOf(tenant(caller)), ...change },
-    read,
-  } as Tenant);
+const withDemand = (caller: Caller, change: Partial<Demand>): void =>
+  void (caller.state = { ...tenant(caller), demand: { ...demandOf(tenant(caller)), ...change } } as Tenant);
+
+const withRead = (caller: Caller, read: Tenant["read"]): void =>
+  void (caller.state = { ...tenant(caller), read } as Tenant);
 
 const tenant = ({ state }: Caller): Tenant => state as Tenant;
 
@@ -155,18 +155,21 @@ function created(world: World, caller: Caller, seen: number): void {
   const watch = { ...watchOn(placeOf(caller).key), createdAt: seen, position: seen };
   tell(world, `etcd has created ${caller.label}'s watch on joins, at revision ${seen}`);
   const atLeast = Math.max(seen, placeOf(caller).revision);
-  withDemand(caller, { watch }, { linearizable: false, atLeast, answer: undefined });
+  if (!keeps(world, "joins-watch-is-verified")) return withDemand(caller, { watch, verified: true });
+  withDemand(caller, { watch });
+  withRead(caller, { linearizable: false, atLeast, answer: undefined });
 }
 
 function demandRead(world: World, caller: Caller, answer: Position): void {
   tell(world, `${caller.label} gets the answer of revision ${answer.revision}`);
   const next = readAgain(world, tenant(caller).read!, answer);
-  if (next) return withDemand(caller, {}, next);
+  withRead(caller, next);
+  if (next) return;
   if (!answer.mine) return ownKeyGone(world, caller);
   // It has shown all events up to its revision: a lagging member may report them later.
   const { watch } = demandOf(tenant(caller));
   const position = Math.max(watch?.position ?? 0, answer.revision);
-  withDemand(caller, { watch: watch && { ...watch, position }, verified: true }, undefined);
+  withDemand(caller, { watch: watch && { ...watch, position }, verified: true });
   if (answer.isFollowed) wanted(world, caller);
 }
 
@@ -228,7 +231,8 @@ export function demandMoved(world: World, caller: Caller): void {
   if (!state.demand) return;
   if (keeps(world, "kept-key-leaves-with-the-stream")) {
     const leaving = state.at === "kept" || !watch ? undefined : { ...watch, createdAt: 0, position: 0 };
-    return withDemand(caller, { wanted: true, watch: leaving }, undefined);
+    withRead(caller, undefined);
+    return withDemand(caller, { wanted: true, watch: leaving });
   }
   const now = seenBy(world, sessionOf(world, caller));
   if (watch && watch.createdAt > 0)

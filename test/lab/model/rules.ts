@@ -230,11 +230,18 @@ const RULE_TABLE = {
     scenario: "delays, deletions",
     breaks: "no ghost",
   },
-  "kept-when-verified": {
-    says: "a key stays only if a read after the watch on joins has shown nobody behind it",
-    without: "it stays as soon as that watch was asked for",
+  "taken-when-verified": {
+    says: "a key that stays is taken again when a read after the watch on joins has shown it",
+    without: "it is taken as soon as that watch was asked for",
     where: "lock/queue/tenure.ts",
-    scenario: "sticky",
+    scenario: "sticky, deletions",
+    breaks: "single holder",
+  },
+  "joins-watch-is-verified": {
+    says: "a session that begins to watch for joins reads the queue after that",
+    without: "the watch alone is trusted",
+    where: "lock/queue/tenure.ts",
+    scenario: "sticky, delays",
     breaks: "no lost wake-up",
   },
   "wanted-key-leaves": {

@@ -13,8 +13,8 @@ const NO_SWEEP: Patch = { file: "lock/session/key-audit.js", from: "this.audit.a
 /** A deletion that some watch has reported is not known when the turn comes. */
 const KNOWS_NOTHING: Patch = {
   file: "lock/queue/entry.js",
-  from: "return this.lease.services.watches.deletionOf(this.key, this.#madeAt) > (this.#revision ?? 0n);",
-  to: "return false;",
+  from: "const isGone = watches.deletionOf(this.key, this.#madeAt) > (this.#revision ?? 0n);",
+  to: "const isGone = false;",
 };
 
 const MUTEX: readonly Mutant[] = [

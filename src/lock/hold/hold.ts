@@ -157,7 +157,8 @@ export interface Hold extends AsyncDisposable {
   /**
    * Ends the hold: `held` is false and `signal` is aborted before this returns. Resolves when etcd has confirmed the
    * deletion of the key, or when the lease is over, and after one TTL in any case: a key that is not deleted by then is
-   * deleted in the background. Idempotent. The promise may be left un-awaited.
+   * deleted in the background. A sticky lock whose key stays sends nothing, and resolves at once. Idempotent. The promise may be left
+   * un-awaited.
    * @throws {LockLostError} when the hold was lost before, and nothing else; after the loss "max_hold" it deletes the key
    * first. If a proxy has been seen to send requests twice, a missing key proves no loss: the first of two releases may have
    * deleted it. A hold that lasts less than a second is not watched yet, and is lost then only if its lease is gone, too.

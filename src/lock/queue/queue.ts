@@ -301,7 +301,8 @@ export class Queue {
 
   /** `own`: of the call that runs this. The others must not join in its async context. */
   #joinNext(own?: Waiter): void {
-    if (this.#joining || this.#waiting >= MAX_WAITING || this.#serveLine()) return;
+    // A key that is given back in it lets the next one join.
+    if (this.#serveLine() || this.#joining || this.#waiting >= MAX_WAITING) return;
     const waiter = this.#line.next();
     if (!waiter) return this.forgetIfIdle();
     this.#joining = true;
@@ -317,7 +318,7 @@ export class Queue {
       const { first } = this.#line;
       if (this.#tenures.length === 0 || !first?.sticky) return false;
       const entry = this.takeKept(first.mode);
-      if (!entry) return !first.mode.shared && this.#tenures.some(({ hasLine }) => hasLine);
+      if (!entry) return this.#tenures.some((tenure) => tenure.entry.mode === first.mode && tenure.hasLine);
       this.#line.next();
       this.lease.waits.delete(first);
       first.options.onAhead?.(0);
@@ -329,13 +330,13 @@ export class Queue {
   /** The key that the session keeps begins to hold again, without a request. */
   takeKept(mode: LockMode = exclusive): JoinedEntry | undefined {
     const tenure = this.#tenures.find((each) => each.mayBeTaken && each.entry.mode === mode);
+    if (!tenure) return undefined;
     // After a suspend, a renewal decides whether the key is still there: a join waits for that.
-    if (!tenure || !this.lease.open || !this.lease.sure) return undefined;
+    if (!this.lease.open || !this.lease.sure) return void tenure.end();
     tenure.take();
     if (this.grant(tenure.entry, GRANTED)) return tenure.entry;
     tenure.end();
-    this.#placeGone(tenure.entry);
-    return undefined;
+    return void this.#placeGone(tenure.entry);
   }
 
   /** The hold of an entry was released. False, and nothing is done, if the entry must leave. */

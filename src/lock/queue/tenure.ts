@@ -73,8 +73,9 @@ export class Tenure implements Timed {
     return this.#timers.now() - this.#keptMs;
   }
 
-  /** Callers of this process that can use the key wait here for their turn, and not in the queue. */
+  /** Callers of this process wait for the key, and not in the queue. Beside a key that is held and others share, they join it. */
   get hasLine(): boolean {
+    if (this.entry.mode.shared) return this.kept;
     return this.#state !== "over" || this.#mayPass;
   }
 

@@ -222,6 +222,20 @@ describe("a call of the same session that can't use the key gets the lock:", () 
     await lock?.release();
   });
 
+  test("lockAll that waited behind a call for the lock", async () => {
+    const name = "same/waited";
+    await (await locked(name)).release();
+    await queued(name, 0);
+    const other = await new Mutex(two.session, name).lock();
+    const lock = locked(name);
+    await queued(name, 2);
+    const all = lockAll(two.holder, [name, `${name}-2`]);
+    await queued(name, 3);
+    await other.release();
+    await (await lock).release();
+    await (await all).release();
+  });
+
   test("lockAll that joined before the lock was taken again", async () => {
     const name = "same/joined";
     await keep(name);
@@ -237,12 +251,14 @@ test("tryLock takes the key that has stayed, and finds the lock taken while a ca
   const name = "try";
   await keep(name);
   const mutex = new Mutex(two.holder, name, STICKY);
+  // It waits until etcd has shown that nobody else is there.
+  await (await mutex.lock()).release();
   const lock = await mutex.tryLock();
 
-  expect(lock?.turn).toBe(2);
+  expect(lock?.turn).toBe(3);
   expect(await mutex.tryLock()).toBeUndefined();
   await lock?.release();
-  expect((await mutex.tryLock())?.turn).toBe(3);
+  expect((await mutex.tryLock())?.turn).toBe(4);
 });
 
 test("a permit beside others stays, and the calls of the session take those that have stayed", async () => {

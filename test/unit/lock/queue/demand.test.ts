@@ -2,7 +2,7 @@
 import { expect, test } from "vitest";
 import type { KeyValue, WatchEvent } from "../../../../src/etcd/port.js";
 import { Demand } from "../../../../src/lock/queue/demand.js";
-import { QueueEntry } from "../../../../src/lock/queue/entry.js";
+import { type JoinedEntry, QueueEntry } from "../../../../src/lock/queue/entry.js";
 import { exclusive } from "../../../../src/lock/queue/lock-mode.js";
 import { LockTable } from "../../../../src/lock/queue/queue.js";
 import { settle } from "../../../support/fakes/fake-clock.js";
@@ -55,10 +55,13 @@ class Listening {
   }
 
   /** The latest read shows our entry, and these. */
-  async answer(others: readonly bigint[], revision: bigint): Promise<void> {
-    await settle();
+  answer(others: readonly bigint[], revision: bigint): Promise<void> {
     const own = keyValue({ key: this.entry.key, createRevision: MINE, modRevision: MINE });
-    const kvs = [own, ...others.map(kv)];
+    return this.answerWith([own, ...others.map(kv)], revision);
+  }
+
+  async answerWith(kvs: readonly KeyValue[], revision: bigint): Promise<void> {
+    await settle();
     this.reads.at(-1)!.answer({ header: { ...HEADER, revision }, kvs, more: false, count: kvs.length });
     await settle();
   }
@@ -194,4 +197,50 @@ test("a refused read ends what listens with the reason", async () => {
 
   expect(over).toMatchObject([{ code: "ETCD_REFUSED" }]);
   expect(it.wanted).toBe(false);
+});
+
+/** The key of a sticky lock, and what it heard. */
+class Attended {
+  readonly heard: string[] = [];
+
+  private constructor(readonly of: Listening) {
+    const { entry } = of;
+    const tell = (what: string) => () => void this.heard.push(what);
+    const tenure = {
+      entry: entry as JoinedEntry,
+      demanded: tell("demanded"),
+      clear: tell("clear"),
+      unwatched: tell("unwatched"),
+    };
+    of.demand.attend({ held: true, revision: MINE, tenure });
+  }
+
+  static async begin(others: readonly bigint[] = [], own = true): Promise<Attended> {
+    const attended = new Attended(await Listening.begin());
+    await (own ? attended.of.answer(others, 60n) : attended.of.answerWith([], 60n));
+    return attended;
+  }
+}
+
+test("a key that may stay hears that a read has shown it, and nobody of another session behind it", async () => {
+  expect((await Attended.begin()).heard).toEqual(["clear"]);
+  expect((await Attended.begin([61n])).heard).toEqual(["demanded"]);
+  expect((await Attended.begin([], false)).heard).toEqual(["unwatched"]);
+});
+
+test("a key that may stay hears at once of a join of another session, of its own end, and of a stream that moves", async () => {
+  const joined = await Attended.begin();
+  await joined.of.events(put(61n));
+  const deleted = await Attended.begin();
+  await deleted.of.events({ kind: "DELETE", kv: keyValue({ key: deleted.of.entry.key, modRevision: 61n }) });
+  const moved = await Attended.begin();
+  moved.of.stream.end();
+  moved.of.cluster.clock.advance(1000);
+  await settle();
+
+  expect([joined, deleted, moved].map(({ heard }) => heard)).toEqual([
+    ["clear", "demanded"],
+    ["clear", "unwatched"],
+    ["clear", "unwatched"],
+  ]);
 });

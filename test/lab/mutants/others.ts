@@ -249,4 +249,57 @@ export const OTHERS: readonly Mutant[] = [
     ],
     // A lagging member is hardly ever so far behind in the lab.
   },
+  {
+    name: "kept-though-asked",
+    wrong: "keeps the key of a sticky lock when another session asks for it",
+    patches: [
+      {
+        file: "lock/queue/tenure.js",
+        from: 'if (this.#state === "over")\n            return;\n        this.queue.contended();',
+        to: "return;",
+      },
+    ],
+    hunt: t1(["link-reset"], { sticky: true }),
+  },
+  {
+    name: "turn-while-asked",
+    wrong: "takes a sticky lock again when another session has asked while it was held",
+    patches: [
+      {
+        file: "lock/queue/tenure.js",
+        from: 'if (this.#state === "over")\n            return;\n        this.queue.contended();',
+        to: "if (!this.kept)\n            return;\n        this.queue.contended();",
+      },
+    ],
+    hunt: t1(["link-reset"], { sticky: true }),
+  },
+  {
+    name: "kept-key-s-joins-lost",
+    wrong: "keeps a key when the stream moves, and doesn't look who has joined meanwhile",
+    patches: [
+      {
+        file: "lock/queue/demand.js",
+        from: "if (moved)\n            this.#tenures((tenure) => tenure.unwatched());",
+        to: "",
+      },
+      {
+        file: "lock/queue/demand.js",
+        from: "this.#forget();\n        void this.#look();",
+        to: "this.#forget();\n        if (!this.looked)\n            void this.#look();\n        this.looked = true;",
+      },
+    ],
+    hunt: t1(["link-reset"], { sticky: true }),
+  },
+  {
+    name: "turn-repeated",
+    wrong: "gives each hold by one key the same turn",
+    patches: [{ file: "lock/queue/entry.js", from: "this.#turn++;", to: "" }],
+    hunt: t1(["link-reset"], { sticky: true }),
+  },
+  {
+    name: "guard-outlives-its-hold",
+    wrong: "keeps the key of a hold that guards a write",
+    patches: [{ file: "lock/hold/hold.js", from: "!this.#guards && ", to: "" }],
+    hunt: t1(["link-lossy"], { sticky: true }),
+  },
 ];

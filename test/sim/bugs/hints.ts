@@ -19,6 +19,20 @@ const LONGEST_VALUE = 65_536;
 /** Each session has a delay. */
 const DELAYED: Hints = { ttlSeconds: 3, releaseDelayMs: 3000 };
 
+/** Two processes that take the same locks again and again. */
+const KEPT: Ground = at({
+  ...{
+    of: "mutex",
+    sticky: true,
+    processes: 2,
+    lanes: 1,
+    names: 2,
+    camp: 0,
+    gapMs: [20, 200],
+    faults: ["link-slow"],
+  },
+});
+
 /** Mutants that the simulation cannot show: it has no sockets of Node.js, whose events carry an async context. */
 export const UNSIMULATED: ReadonlySet<string> = new Set(["context-inherited", "live-parent-revoked"]);
 
@@ -103,6 +117,15 @@ export const MUTANT_HUNTS: Readonly<Record<string, Ground>> = {
   "old-join-believed": at({
     ...{ of: "mutex", wanted: true, camp: 0.2, members: 3, names: 1, quiet: 0, gapMs: [20, 200] },
     faults: ["lag-member", "link-cut", "link-blackhole"],
+  }),
+  ...{ "kept-though-asked": KEPT, "turn-while-asked": KEPT, "turn-repeated": KEPT },
+  "kept-key-s-joins-lost": at({
+    ...{ of: "mutex", sticky: true, processes: 2, lanes: 1, names: 2, camp: 0, gapMs: [2, 20] },
+    faults: ["link-cut", "link-blackhole", "link-slow"],
+  }),
+  "guard-outlives-its-hold": at({
+    ...{ of: "mutex", sticky: true, processes: 1, lanes: 2, names: 1, camp: 0, gapMs: [20, 200] },
+    faults: ["link-slow", "link-lossy", "link-lose-requests", "pause-holder"],
   }),
   "deadline-not-shared": at({
     of: "mutex",

@@ -387,7 +387,7 @@ export function acquireHold<H extends HoldHandle>(
     const wait = check();
     const target = wait.reason === undefined ? plain : { ...plain, reason: wait.reason };
     const kept = plain.options.sticky && !acquireChannel.hasSubscribers && takeKept(target, wait);
-    if (kept) return Promise.resolve(kept);
+    if (kept) return Promise.resolve(kept).then((entry) => taken(entry, target));
     // The handle is that of the target.
     const by: Acquirer<HoldTarget<H>, JoinedEntry, H> = AS_HOLD;
     if (!acquireChannel.hasSubscribers) return acquire(target, wait, by);
@@ -398,15 +398,21 @@ export function acquireHold<H extends HoldHandle>(
   }
 }
 
-/** The short way of a sticky lock whose key its session keeps. Every other case, and each error of `acquire`, is left to the long way. */
-function takeKept<H extends HoldHandle>(target: HoldTarget<H>, { signal }: CheckedLockWait): H | undefined {
-  const { source, name, mode } = target;
-  if (signal?.aborted || source.services.closed.aborted) return undefined;
-  const lease = source.standing?.();
-  const entry = lease?.locks?.known(name)?.takeKept(mode);
-  if (!entry) return undefined;
-  target.onAhead?.(0);
+/** The caller may have closed the session right after its call: that ends it, like a call that waits. */
+function taken<H extends HoldHandle>(entry: JoinedEntry, target: HoldTarget<H>): H {
+  try {
+    entry.lease.assertOpen();
+  } catch (error) {
+    queueOf(entry).leaveInBackground(entry);
+    throw error;
+  }
   return started(entry, target);
+}
+
+/** The short way of a sticky lock whose key its session keeps. Every other case, and each error of `acquire`, is left to the long way. */
+function takeKept({ source, name, mode }: JoinTarget, { signal }: CheckedLockWait): JoinedEntry | undefined {
+  if (signal?.aborted || source.services.closed.aborted) return undefined;
+  return source.standing?.()?.locks?.known(name)?.takeKept(mode);
 }
 
 /** A hold if it needs no wait for a turn, else undefined. `timeoutMs` bounds the wait for etcd. */

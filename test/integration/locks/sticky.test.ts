@@ -112,6 +112,18 @@ describe.each(sticky)("%s that is sticky", (what, subject: Subject) => {
   });
 });
 
+test("a call right before the close of its session is rejected, as one that waits is", async () => {
+  const session = await Session.open(two.cluster, { ttlSeconds: 600 });
+  const mutex = new Mutex(session, "closing", STICKY);
+  await keep("closing", () => mutex.lock());
+  await (await mutex.lock()).release();
+  const call = reasonOf(mutex.lock());
+  const closing = session.close({ drainMs: 0 });
+
+  expect(await call).toMatchObject({ code: "SESSION_CLOSED" });
+  await closing;
+});
+
 test("the first lock of a name is plain", async () => {
   await (await locked("plain")).release();
   await queued("plain", 0);

@@ -120,12 +120,12 @@ export const MUTANT_HUNTS: Readonly<Record<string, Ground>> = {
   }),
   ...{ "kept-though-asked": KEPT, "turn-while-asked": KEPT, "turn-repeated": KEPT },
   "kept-key-s-joins-lost": at({
-    ...{ of: "mutex", sticky: true, processes: 2, lanes: 1, names: 2, camp: 0, gapMs: [2, 20] },
-    faults: ["link-cut", "link-blackhole", "link-slow"],
+    ...{ of: "mutex", sticky: true, processes: 2, lanes: 1, names: 1, camp: 0, gapMs: [100, 400], quiet: 0 },
+    ...{ calls: 200, faults: ["link-cut", "restart-etcd"] },
   }),
   "guard-outlives-its-hold": at({
-    ...{ of: "mutex", sticky: true, processes: 1, lanes: 2, names: 1, camp: 0, gapMs: [20, 200] },
-    faults: ["link-slow", "link-lossy", "link-lose-requests", "pause-holder"],
+    ...{ of: "mutex", sticky: true, processes: 1, lanes: 1, names: 1, camp: 0, gapMs: [100, 800], quiet: 0 },
+    ...{ ttlSeconds: 10, calls: 600, faults: ["link-slow", "link-lossy", "link-lose-requests"] },
   }),
   "deadline-not-shared": at({
     of: "mutex",

@@ -3,7 +3,7 @@ import { expect, test } from "vitest";
 import type { KeyValue, WatchEvent } from "../../../../src/etcd/port.js";
 import { Demand } from "../../../../src/lock/queue/demand.js";
 import { type JoinedEntry, QueueEntry } from "../../../../src/lock/queue/entry.js";
-import { exclusive } from "../../../../src/lock/queue/lock-mode.js";
+import { exclusive, GRANTED } from "../../../../src/lock/queue/lock-mode.js";
 import { LockTable } from "../../../../src/lock/queue/queue.js";
 import { settle } from "../../../support/fakes/fake-clock.js";
 import { FakeCluster, HEADER } from "../../../support/fakes/fake-connection.js";
@@ -26,9 +26,11 @@ class Listening {
   readonly told: bigint[] = [];
   readonly stop: () => void;
 
-  private constructor() {
+  constructor() {
     const lease = this.cluster.lease();
-    const entry = new QueueEntry({ lease, name: "jobs", n: 1, mode: exclusive }).confirmed(MINE);
+    const entry = new QueueEntry({ lease, name: "jobs", n: 1, mode: exclusive, sticky: true }).confirmed(
+      MINE,
+    );
     this.entry = entry;
     this.demand = Demand.of(LockTable.of(lease).queue("jobs"), entry);
     this.stop = this.listen();
@@ -243,4 +245,22 @@ test("a key that may stay hears at once of a join of another session, of its own
     ["clear", "unwatched"],
     ["clear", "unwatched"],
   ]);
+});
+
+test("a key that stays is taken again when a read after the watch has shown it, and not before", async () => {
+  const it = new Listening();
+  const queue = LockTable.of(it.entry.lease).queue("jobs");
+  const entry = it.entry as JoinedEntry;
+  queue.own.add(entry);
+  queue.grant(entry, GRANTED);
+  expect(queue.keep(entry)).toBe(true);
+  expect(queue.takeKept()).toBeUndefined();
+
+  it.cluster.clock.advance(0);
+  it.stream.created(QUEUE, 60n);
+  expect(queue.takeKept()).toBeUndefined();
+  await it.answer([], 60n);
+
+  expect(queue.takeKept()).toBe(entry);
+  expect(entry.turn).toBe(2);
 });

@@ -191,6 +191,11 @@ export class QueueEntry {
     this.#inUse = true;
   }
 
+  /** No caller has it, and the key stays: what shows that it is gone concerns the queue again. */
+  unused(): void {
+    this.#inUse = false;
+  }
+
   leaves(): void {
     this.#leaving = true;
   }

@@ -23,7 +23,7 @@
 //                                    older than a watch                                       it as holder, and is no older
 //                                                                                             than a watch; otherwise read
 //   answer: behind another entry, or so near that the same one must be watched closely: follow that one (4)
-//   answer: first; without our key; too short; with another kind: grant; join again; read all; fail
+//   answer: first; without our key (5); too short; with another kind: grant; join again; read all; fail
 //   our own key ends                 join again
 //   the stream of watches moves      follow the same one again (4)
 //   a watch or a read is refused     fail
@@ -34,6 +34,7 @@
 // (2) Far from the turn, or after a replay since the join, the event usually comes before the read, which has a timer.
 // (3) Nothing, while watches are being created: the read after that shows it.
 // (4) "ended", if a watch that is reused has reported something while it was idle.
+// (5) Also the answer to a read that another one has replaced.
 import type { KeyValue, WatchEvent } from "../../etcd/port.js";
 import type { RangesAnswer } from "../../etcd/ranges.js";
 import type { Timed, Timers } from "../../base/util/timers.js";
@@ -246,9 +247,14 @@ export class PredecessorWait implements TurnListener, Timed {
     this.#reading = read;
     void this.#ranges(read).then(
       (answer) => {
-        if (!answer || this.#reading !== read) return;
-        this.#reading = undefined;
-        this.#decide(answer, read);
+        if (!answer || this.#state === "over") return;
+        if (this.#reading === read) {
+          this.#reading = undefined;
+          this.#decide(answer, read);
+        } else if (this.entry.mode.positionOf(this.entry, answer.ranges) === "gone") {
+          // The answer to the later read may show an older state.
+          this.#end(() => this.outcome.keyGone());
+        }
       },
       (error: unknown) => {
         if (this.#reading === read) this.#end(() => this.outcome.waitFailed(error as Error));

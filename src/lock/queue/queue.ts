@@ -347,6 +347,7 @@ export class Queue {
     if (!tenure || isAwaited || entry.knownGone || !this.lease.open) return false;
     const { first } = this.#line;
     if (!tenure.released(first?.sticky === true && first.mode === entry.mode)) return false;
+    entry.unused();
     this.#joinNext();
     return true;
   }

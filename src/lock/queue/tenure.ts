@@ -86,7 +86,7 @@ export class Tenure implements Timed {
   /** The hold has ended by a release: whether its key stays. `inLine`: whether a caller of this process waits for it. */
   released(inLine: boolean): boolean {
     if (this.#state === "over") {
-      if (!inLine || !this.#mayPass) return false;
+      if (!inLine || !this.#mayPass || !this.#clear) return false;
       this.#passes--;
     } else {
       this.#keptMs = this.#timers.now();
@@ -125,6 +125,7 @@ export class Tenure implements Timed {
   }
 
   due(): void {
+    if (this.#passesUntil !== Infinity) return this.end();
     if (this.#state === "kept") {
       const leftMs = MAX_KEPT_MS - this.idleMs;
       if (leftMs > 0) return this.#timers.set(this, leftMs, KEPT_GRAIN_MS);

@@ -1,3 +1,4 @@
+import { delayedBy } from "../../../src/keys.js";
 import { at, ms, nameOf, type Facts, type Finding, type Rule } from "./facts.js";
 import type { Place } from "./places.js";
 import { earlier, FOREVER } from "./spans.js";
@@ -9,10 +10,14 @@ import { earlier, FOREVER } from "./spans.js";
 export const nothingLeftBehind: Rule = (facts) => {
   const reports = facts.steps.leftovers;
   const missing = ["idle", "end"].filter((when) => !reports.some((report) => report.when === when));
-  const kept = new Set(facts.placeOf.values().flatMap((place) => (mayStay(facts, place) ? [place.key] : [])));
+  const staying = facts.placeOf.values().filter((place) => mayStay(facts, place));
+  const ids = new Set(staying.map(({ key, create }) => `${create} ${key}`));
+  // The delay key of a place stays with it.
+  const delays = facts.delayKeys.filter(({ key, create }) => ids.has(`${create} ${delayedBy(key)}`));
+  const kept = new Set([...staying, ...delays].map(({ key }) => key));
   const left = reports.flatMap(({ when, keys, leases, watches = 0 }) => {
     const strays = keys.filter((key) => when === "end" || !kept.has(key));
-    const idle = keys.length - strays.length;
+    const idle = keys.filter((key) => staying.some((place) => place.key === key)).length;
     return [
       ...strays.map((key) => `key ${key} was left (${when})`),
       ...leases.map((lease) => `lease ${lease} was left (${when})`),

@@ -56,14 +56,20 @@ export function queueReadSent(world: World, { place, call, quorum }: QueueRead):
   return [withState(world, id, { ...state, read })];
 }
 
-/** An answer to an older read than the last one is ignored. */
+/** An answer to an older read than the last one is ignored, unless the own key is missing in it. */
 export function queueReadAnswered(world: World, { place, call, quorum }: QueueRead, shown: Shown): World[] {
   const caller = placeAt(world, place);
   if (caller?.state.at !== "waiting") return [world];
   const calls = callsOf(caller.state.read);
-  if (!calls.includes(call)) return [world];
+  if (!calls.includes(call)) return shown.mine ? [world] : [world, ...placeGoneIn(world, caller, shown)];
   const answered = readAnswered(world, caller, shown);
   return quorum || calls.length > 1 ? [world, ...answered] : answered;
+}
+
+/** A place that lives is not gone. */
+function placeGoneIn(world: World, caller: Caller, { revision }: Shown): World[] {
+  const { mine } = positionAt(world, caller.setup.name, caller.place!, revision);
+  return mine ? [] : after(world, will(caller, "places read", placeGone));
 }
 
 function readAnswered(world: World, { id, place, setup }: Caller, shown: Shown): World[] {

@@ -62,8 +62,11 @@ const demands = new WeakMap<Queue, Demand>();
  * is a waiter.
  */
 export class Demand implements WatchListener {
-  /** By hold, its listeners, each with the create revision of the last waiter that it was told of. */
-  readonly #asking = new Map<Holding, Map<WantedListener, bigint>>();
+  /**
+   * By hold, its listeners, each with the create revision of the last waiter that it was told of. undefined: it is told of nobody until
+   * the answer to a read that has begun after it, because whoever was known to wait may have left before the hold began.
+   */
+  readonly #asking = new Map<Holding, Map<WantedListener, bigint | undefined>>();
   readonly #mode: LockMode;
   #watch: Watch | undefined;
   #refused: Error | undefined;
@@ -116,13 +119,16 @@ export class Demand implements WatchListener {
   /** Returns the function that ends it. The listener is called after this has returned. */
   listen(hold: Holding, listener: WantedListener): () => void {
     const listeners = this.#begin(hold);
-    listeners.set(listener, 0n);
+    const knows = [...listeners.values()].some((last) => last !== undefined);
+    listeners.set(listener, knows ? 0n : undefined);
     const first = (): void => {
       if (this.#refused && listeners.has(listener)) listener.over(this.#refused);
       else if (this.#waiter) this.#call(hold, listener, this.#waiter);
     };
     // A turn later, so that a listener which adds itself again does not keep everything else from running.
-    if (this.#waiter || this.#refused) inOwnContext(() => this.#clock.after(0, first));
+    if (this.#refused || (knows && this.#waiter)) inOwnContext(() => this.#clock.after(0, first));
+    // The watch was there before this hold. Otherwise a read follows its answer.
+    else if (!knows && this.#seenAt > 0n) inOwnContext(() => void this.#look());
     return () => void listeners.delete(listener);
   }
 
@@ -145,8 +151,8 @@ export class Demand implements WatchListener {
     this.#pause?.cancel();
   }
 
-  #begin(hold: Holding): Map<WantedListener, bigint> {
-    const listeners = this.#asking.get(hold) ?? new Map<WantedListener, bigint>();
+  #begin(hold: Holding): Map<WantedListener, bigint | undefined> {
+    const listeners = this.#asking.get(hold) ?? new Map<WantedListener, bigint | undefined>();
     this.#asking.set(hold, listeners);
     if (!this.#watch && !this.#refused) inOwnContext(() => this.interrupted());
     return listeners;
@@ -244,8 +250,12 @@ export class Demand implements WatchListener {
 
   #lookSoon(): void {
     const leftMs = this.#lookedMs + LOOK_MS - this.#clock.monotonic();
-    if (leftMs <= 0) return void this.#look();
-    this.#pause ??= this.queue.lease.services.timers.add(leftMs, () => {
+    if (leftMs <= 0) void this.#look();
+    else this.#lookIn(leftMs);
+  }
+
+  #lookIn(ms: number): void {
+    this.#pause ??= this.queue.lease.services.timers.add(ms, () => {
       this.#pause = undefined;
       void this.#look();
     });
@@ -260,11 +270,13 @@ export class Demand implements WatchListener {
       this.#lookAgain = false;
       this.#lookedMs = this.#clock.monotonic();
       const watch = this.#watch;
+      const unread = this.#unread();
       try {
         const seen = await this.#read();
         if (seen.revision < this.#atLeast || watch !== this.#watch) this.#lookAgain = true;
         else if (!this.#over) {
           this.#found(seen.waiters[0], seen.revision);
+          this.#tellNew(unread);
           this.#attended(seen);
         }
       } catch (error) {
@@ -292,6 +304,28 @@ export class Demand implements WatchListener {
       if (waiters.length === 0 && !isAll && limit <= MAX_PERMITS) continue;
       const shown = answer.ranges.flatMap(({ kvs }) => kvs);
       return { waiters, isAll, shown, revision: answer.header.revision };
+    }
+  }
+
+  /** The listeners of whom no read that has begun after them is answered. */
+  #unread(): readonly (readonly [Holding, WantedListener])[] {
+    return [...this.#asking].flatMap(([hold, listeners]) =>
+      [...listeners].flatMap(([listener, last]) => (last === undefined ? [[hold, listener] as const] : [])),
+    );
+  }
+
+  /** These have listened since before the latest read. */
+  #tellNew(unread: readonly (readonly [Holding, WantedListener])[]): void {
+    for (const [hold, listener] of unread) {
+      const listeners = this.#asking.get(hold);
+      if (!listeners?.has(listener)) continue;
+      // See `#tell`.
+      if (!hold.held) {
+        this.#lookIn(TELL_MS);
+        continue;
+      }
+      listeners.set(listener, 0n);
+      if (this.#waiter) this.#call(hold, listener, this.#waiter);
     }
   }
 

@@ -170,6 +170,21 @@ test("a listener that adds itself again in its own call hears of the next waiter
   expect([calls, it.told]).toEqual([1, [61n]]);
 });
 
+test("a hold that is not the first to listen is told only of a waiter that is there since then, as one read shows", async () => {
+  const it = await Listening.begin();
+  await it.events(put(61n));
+  const told: bigint[] = [];
+  const next = { held: true, revision: MINE };
+  it.demand.listen(next, { told: ({ revision }) => told.push(revision), over: () => undefined });
+  // Its end was executed by then, but not reported.
+  it.cluster.clock.advance(0);
+  expect(told).toEqual([]);
+
+  await it.answer([63n], 63n);
+
+  expect([it.told, told, it.reads.length]).toEqual([[61n], [63n], 2]);
+});
+
 test("a hold in doubt is told when it is held again", async () => {
   const it = await Listening.begin();
   it.hold.held = false;

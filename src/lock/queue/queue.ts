@@ -167,8 +167,8 @@ export class SessionEntries {
   /** An entry of ours that an answer should contain, and does not, is gone: the answer counts as the event of its deletion. */
   shownBy(ranges: readonly Range[], results: readonly RangeResult[], revision: bigint): void {
     for (const entry of this.#joined) {
-      // A session may have thousands of readers.
-      if (entry.inUse || entry.leaving || entry.revision >= revision) continue;
+      // A session may have thousands of readers. The key of a hold matters only if a later one may take it.
+      if ((entry.inUse && !entry.sticky) || entry.leaving || entry.revision >= revision) continue;
       const isMissing = ranges.some((range, n) => results[n] && entry.isMissingIn(range, results[n]));
       if (isMissing) this.lease.services.watches.shownGone(entry.key, revision);
     }

@@ -53,4 +53,20 @@ describe("the keys of a session's places under one name", () => {
 
     expect([places.make().n, places.make().n]).toEqual([1, 2]);
   });
+
+  test("are known to be gone by an answer without them, also while a hold has the key that may be taken again", () => {
+    const places = own();
+    const entries = [places.make(), places.make({ sticky: true })].map((entry, n) =>
+      entry.confirmed(5n + BigInt(n)),
+    );
+    for (const entry of entries) {
+      places.add(entry);
+      entry.beginsToHold();
+      entry.used();
+    }
+
+    places.shownBy([{ key: "jobs/", end: "jobs0" }], [{ kvs: [], more: false, count: 0 }], 9n);
+
+    expect(entries.map(({ knownGone }) => knownGone)).toEqual([false, true]);
+  });
 });

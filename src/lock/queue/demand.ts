@@ -12,7 +12,7 @@ import { byAge, SeenEntry, splitQueue, withoutDelayKeys } from "./seen-entry.js"
 /** The time between two calls of a listener, unless nobody waited in between. */
 const TELL_MS = 1000;
 /** The least time between two reads of a semaphore, which may change all the time. */
-const LOOK_MS = 100;
+export const LOOK_MS = 100;
 /** The number of keys that a read returns beside those that may hold. More of them are dead, or of nested names, only by misuse. */
 const BESIDE = 64;
 /** The number of waiters that are remembered after the holders were told of them, so that none is told twice. */

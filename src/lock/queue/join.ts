@@ -9,6 +9,7 @@ import {
   GRANTED_UNSEEN,
   type JoinResult,
   type LockMode,
+  oldestOf,
   type RangeResult,
   UNKNOWN,
   type When,
@@ -27,6 +28,8 @@ export interface JoinWanted {
   readonly sticky?: boolean;
   readonly limits: Partial<Pick<CallPolicy, "giveUpMs" | "again" | "what">>;
   readonly beside?: Beside | undefined;
+  /** Called with the oldest entries of the queue if a try was not granted because of others. */
+  readonly onTaken?: (oldest: readonly KeyValue[]) => void;
 }
 
 /** What the transaction does beside the put of an entry that holds at once: all of it, or nothing. */
@@ -99,7 +102,9 @@ export class Joiner {
     if ("check" in trying) {
       const [found] = await this.#read([trying.check(queue.path)], wanted);
       for (const kv of found?.kvs ?? []) this.#assertMeets(queue.name, wanted.kind, kv);
-      return found && trying.hasRoom(found) ? this.#joinIfHeld(queue, wanted) : undefined;
+      if (found && trying.hasRoom(found)) return this.#joinIfHeld(queue, wanted);
+      wanted.onTaken?.(found?.kvs ?? []);
+      return undefined;
     }
     const [joined] = await this.#put(wanted, [trying.when]);
     return joined && { entry: joined.entry, result: GRANTED };
@@ -163,7 +168,7 @@ export class Joiner {
     const policy = this.#policy(wanted, entries);
     let found: TxnAnswer["ranges"] = [];
     for (const step of steps) {
-      const join = this.#txn(entries, step);
+      const join = this.#txn(entries, step, wanted.onTaken !== undefined);
       const txn = beside?.extend(join, entries[0] as QueueEntry) ?? join;
       let answer: TxnAnswer;
       try {
@@ -188,15 +193,20 @@ export class Joiner {
       found = answer.ranges;
     }
     this.#undo(entries, found);
-    if (typeof steps.at(-1) !== "string") return NONE;
+    if (typeof steps.at(-1) !== "string") {
+      wanted.onTaken?.(found.at(-1)?.kvs ?? []);
+      return NONE;
+    }
     if (repeated) throw KEY_TAKEN;
     const retries = { clock: lease.services.clock, signal: lease.signal, failed: assertKeyTaken };
     return retryAfter(KEY_TAKEN, () => this.#put(wanted, steps, true), retries);
   }
 
-  #txn(entries: readonly QueueEntry[], step: Step): Txn {
+  /** `showsOldest`: who is in the way of a try. */
+  #txn(entries: readonly QueueEntry[], step: Step, showsOldest: boolean): Txn {
     if (step === "join") return joinTxn(entries, []);
-    if (step !== "join and read") return tryTxn(entries, step);
+    if (step !== "join and read")
+      return tryTxn(entries, step, showsOldest ? entries.map(({ path }) => oldestOf(path)) : undefined);
     const reads: Range[] = [];
     for (const entry of entries)
       if (!entry.mode.surelyFollows(this.#queueOf(entry).own.staying))

@@ -292,7 +292,7 @@ export const reader: LockMode = {
     others.every(({ kvs: [oldest] }) => oldest === undefined || oldest.createRevision > entry.revision),
 };
 
-const oldestOf = (path: string): Range => ({ ...queueRange(path), order: "oldest first", limit: 1 });
+export const oldestOf = (path: string): Range => ({ ...queueRange(path), order: "oldest first", limit: 1 });
 
 /** All entries up to and including ours. */
 const upTo = ({ path, revision }: EntryView): Range => ({
@@ -374,11 +374,6 @@ function positionIn(entry: EntryView, last: RangeResult | undefined, permits: nu
 /** With more than so many waiters before it, a waiter reads as seldom as any other: it need not know how many there are. */
 const COUNTED = 64;
 
-const trying: Trying = {
-  check: oldestOf,
-  hasRoom: ({ kvs: [oldest], count }) => oldest === undefined || count < permitsOf(oldest),
-};
-
 const isWaiting = ({ held }: EntryView): boolean => !held;
 
 /**
@@ -391,7 +386,11 @@ const permitOf = (permits: number): LockMode => ({
   shared: true,
   permits,
   announcesGrant: true,
-  trying,
+  trying: {
+    // The oldest decides. Any of the others may be one that nobody has.
+    check: (path) => ({ ...oldestOf(path), limit: Math.min(permits, COUNTED) }),
+    hasRoom: ({ kvs: [oldest], count }) => oldest === undefined || count < permitsOf(oldest),
+  },
   follows: (_, earlier) => earlier.findLast(isWaiting),
   // The join need not have read the queue: only a read shows whether a permit is free.
   grantedTogether: false,

@@ -14,7 +14,7 @@
 // Whatever entry is not wanted then is deleted by `leave`, which etcd must confirm, and whose answer wakes the next of ours. The entry of
 // a sticky lock may stay after a release, for the next of ours in line: see `Tenure`.
 import { KindMismatchError } from "../../errors.js";
-import type { Range, Txn, TxnAnswer } from "../../etcd/port.js";
+import type { KeyValue, Range, Txn, TxnAnswer } from "../../etcd/port.js";
 import type { CallPolicy } from "../../etcd/retry.js";
 import { entryKey, parseEntryValue, pathOf, sessionRange } from "../../keys.js";
 import { type LockKind, mayMeet } from "../../kinds.js";
@@ -24,6 +24,8 @@ import { KeyWatchSchedule, PlaceAudit } from "../session/key-audit.js";
 import type { Lease } from "../session/lease.js";
 import { pause } from "../../base/util/clock.js";
 import { inOwnContext } from "../../base/util/own-context.js";
+import { settleWithin } from "../../base/util/settle.js";
+import { LOOK_MS } from "./demand.js";
 import { type EntryParts, type JoinedEntry, kindOf, QueueEntry } from "./entry.js";
 import { type Beside, type Joined, Joiner, type JoinWanted } from "./join.js";
 import {
@@ -198,6 +200,15 @@ export class SessionEntries {
 /** More waiting entries of one session under one name only slow down etcd's sorted ranges: the other callers wait here. */
 const MAX_WAITING = 100;
 
+/** A try waits so long for a key that its session may give back, or for so many round trips. */
+const ASK_MS = 50;
+const ASK_ROUND_TRIPS = 4;
+/** Nobody outside sees this error. */
+const NOT_GIVEN_BACK = new Error("the key was not given back");
+
+/** The key of another session's sticky lock. */
+const mayBeKept = ({ value }: KeyValue): boolean => parseEntryValue(value).sticky === true;
+
 /** Requests that leave so long apart are executed in their order, nearly always. */
 const ORDERED_MS = 2;
 
@@ -247,9 +258,12 @@ export class Queue {
   /** An entry that holds at once, or undefined if it would have to wait, or `beside` did not hold. `limits`: of the attempts. */
   async tryJoin(
     limits: JoinWanted["limits"],
-    { mode = exclusive, value, kind = kindOf(mode), options }: JoinOptions = {},
+    call: JoinOptions = {},
     beside?: Beside,
   ): Promise<JoinedEntry | undefined> {
+    const { mode = exclusive, value, kind = kindOf(mode), options } = call;
+    const { clock } = this.lease.services;
+    const endMs = clock.monotonic() + (limits.giveUpMs ?? 0);
     this.#trying++;
     try {
       const kept = !beside && options?.sticky ? this.takeKept(mode) : undefined;
@@ -259,17 +273,50 @@ export class Queue {
       if (this.#leaving && !beside) await Promise.allSettled(this.#leaving.values());
       this.lease.assertOpen();
       const sticky = options?.sticky === true && !beside && this.owner.stickiness.begins(this.name);
+      let inTheWay: KeyValue | undefined;
+      const onTaken = (oldest: readonly KeyValue[]): void =>
+        void (inTheWay = oldest.findLast((kv) => kv.leaseId !== this.lease.leaseId && mayBeKept(kv)));
       const wanted = { names: [this.name], mode, kind, value, limits, beside, sticky };
       for (;;) {
-        const joined = await this.lease.inFlight.track(this.owner.joiner.tryJoin(this, wanted));
+        const trying = this.owner.joiner.tryJoin(this, beside ? wanted : { ...wanted, onTaken });
+        const joined = await this.lease.inFlight.track(trying);
         if (joined && this.lease.over) throw this.lease.signal.reason as Error;
-        if (!joined) return undefined;
+        if (!joined) return inTheWay && (await this.#ask(inTheWay, call, endMs - clock.monotonic()));
         if (this.grant(joined.entry, joined.result, options)) return joined.entry;
         this.#placeGone(joined.entry);
       }
     } finally {
       this.#trying--;
       this.forgetIfIdle();
+    }
+  }
+
+  /**
+   * Nobody may have the key that is in the way, and a join makes its session give it back. Whether somebody has it shows only in the time
+   * that this takes. It is done once for each key: from then on, that one leaves with its hold.
+   */
+  async #ask(
+    { createRevision }: KeyValue,
+    call: JoinOptions,
+    leftMs: number,
+  ): Promise<JoinedEntry | undefined> {
+    const { services } = this.lease;
+    const answeredMs = Math.max(ASK_MS, ASK_ROUND_TRIPS * services.client.hosts.roundTripMs);
+    const shared = call.mode?.permits !== undefined;
+    const timeoutMs = Math.min(leftMs / 2, shared ? answeredMs + LOOK_MS : answeredMs);
+    // Another caller of ours has asked.
+    if (this.#joining || this.#waiting > 0) return undefined;
+    if (!this.owner.stickiness.mayAsk(this.name, createRevision)) return undefined;
+    const waiter = this.join(call);
+    try {
+      return await settleWithin(waiter.granted, { signal: undefined, timeoutMs }, services, {
+        onTimeout: () => NOT_GIVEN_BACK,
+        onGiveUp: () => waiter.giveUp(),
+        onUnwanted: (entry) => this.leaveInBackground(entry),
+      });
+    } catch (error) {
+      if (error === NOT_GIVEN_BACK) return undefined;
+      throw error;
     }
   }
 

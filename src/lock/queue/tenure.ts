@@ -155,6 +155,8 @@ interface Use {
   /** How often another session has asked, without a pause that was long enough. */
   demands: number;
   plainUntil: number;
+  /** Create revision of the last key of another session that a try has asked for. */
+  asked?: bigint;
 }
 
 /** Which names are sticky: a name that one process uses again and again. */
@@ -168,10 +170,16 @@ export class Stickiness {
   begins(name: string): boolean {
     const use = this.#names.get(name);
     if (use) return this.timers.now() >= use.plainUntil;
-    this.#names.set(name, { demands: 0, plainUntil: 0 });
-    const [oldest] = this.#names.keys();
-    if (this.#names.size > MAX_NAMES && oldest !== undefined) this.#names.delete(oldest);
+    this.#set(name, { demands: 0, plainUntil: 0 });
     return false;
+  }
+
+  /** Whether a try has not asked for this key of another session before. */
+  mayAsk(name: string, key: bigint): boolean {
+    const use = this.#names.get(name) ?? { demands: 0, plainUntil: 0 };
+    if (use.asked === key) return false;
+    this.#set(name, { ...use, asked: key });
+    return true;
   }
 
   contended(name: string): void {
@@ -180,7 +188,13 @@ export class Stickiness {
     // Left alone for as long again as it was plain: it begins anew.
     const demands = now - use.plainUntil > MAX_PAUSE_MS ? 1 : use.demands + 1;
     const plainUntil = now + Math.min(MAX_PAUSE_MS, FIRST_PAUSE_MS * 2 ** (demands - 1));
+    this.#set(name, { ...use, demands, plainUntil });
+  }
+
+  #set(name: string, use: Use): void {
     this.#names.delete(name);
-    this.#names.set(name, { demands, plainUntil });
+    this.#names.set(name, use);
+    const [oldest] = this.#names.keys();
+    if (this.#names.size > MAX_NAMES && oldest !== undefined) this.#names.delete(oldest);
   }
 }

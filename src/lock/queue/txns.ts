@@ -38,11 +38,15 @@ export const joinTxn = (entries: readonly QueueEntry[], ranges: readonly Range[]
   failure: [...entries.map(own), ...delayKeys(entries).map((key) => ({ kind: "range", key }) as const)],
 });
 
-/** Puts the keys only if all of them hold at once. Otherwise it writes nothing and no watcher is notified. */
-export const tryTxn = (entries: readonly QueueEntry[], when: When): Txn => ({
-  ...joinTxn(entries, []),
-  compare: entries.flatMap(when),
-});
+/** Puts the keys only if all of them hold at once. Otherwise it writes nothing, no watcher is notified, and it reads `ranges` last. */
+export function tryTxn(entries: readonly QueueEntry[], when: When, ranges: readonly Range[] = []): Txn {
+  const join = joinTxn(entries, []);
+  return {
+    ...join,
+    compare: entries.flatMap(when),
+    failure: [...join.failure, ...rangeOperations(ranges)],
+  };
+}
 
 /** Compares that the entry is there, and reads its key if it is not: the callers add what they do under the hold. */
 export const heldTxn = (entry: JoinedEntry): Txn => ({

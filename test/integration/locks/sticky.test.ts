@@ -17,7 +17,7 @@ import { etcdOf, slug, type Held, type Subject, SUBJECTS, titled } from "../../s
 import { reasonOf, twoSessions } from "../../support/fixtures/two-sessions.js";
 
 const two = twoSessions(600);
-const { putKey, deleteKey, until, queued } = etcdOf(two);
+const { putKey, deleteKey, until, queued, revision } = etcdOf(two);
 const STICKY = { sticky: true } as const;
 const sticky = titled(SUBJECTS.filter(({ kind }) => kind !== "all" && kind !== "leadership"));
 
@@ -271,6 +271,66 @@ test("tryLock takes the key that has stayed, and finds the lock taken while a ca
   expect(await mutex.tryLock()).toBeUndefined();
   await lock?.release();
   expect((await mutex.tryLock())?.turn).toBe(4);
+});
+
+describe("a try of another session", () => {
+  type Take = (session: Session, name: string) => Promise<Held | undefined>;
+  const TRIES: readonly (readonly [string, Take, Take])[] = [
+    ["a mutex", (s, name) => new Mutex(s, name, STICKY).lock(), (s, name) => new Mutex(s, name).tryLock()],
+    [
+      "a writer",
+      (s, name) => new RwLock(s, name, STICKY).writeLock(),
+      (s, name) => new RwLock(s, name).tryReadLock(),
+    ],
+    [
+      "a reader",
+      (s, name) => new RwLock(s, name, STICKY).readLock(),
+      (s, name) => new RwLock(s, name).tryWriteLock(),
+    ],
+    [
+      "a permit",
+      (s, name) => new Semaphore(s, name, 1, STICKY).acquire(),
+      (s, name) => new Semaphore(s, name, 1).tryAcquire(),
+    ],
+  ];
+
+  test.each(TRIES)(
+    "gets the lock if nobody has the key that has stayed: of %s",
+    async (what, take, tries) => {
+      const name = `tries/${slug(what)}`;
+      await keep(name, () => take(two.holder, name) as Promise<Held>);
+      const [key] = await keysOf(name);
+
+      const hold = await tries(two.session, name);
+
+      expect(hold?.held).toBe(true);
+      const there = await keysOf(name);
+      expect(there).toHaveLength(1);
+      expect(there).not.toContain(key);
+    },
+  );
+
+  test.each(TRIES)(
+    "leaves nothing if somebody has it, and asks for it once: of %s",
+    async (what, take, tries) => {
+      const name = `tried/${slug(what)}`;
+      await keep(name, () => take(two.holder, name) as Promise<Held>);
+      const hold = (await take(two.holder, name)) as Held;
+      const [key] = await keysOf(name);
+
+      expect(await tries(two.session, name)).toBeUndefined();
+      await queued(name, 1);
+      const before = await revision();
+      expect(await tries(two.session, name)).toBeUndefined();
+      expect(await revision()).toBe(before);
+
+      expect(await keysOf(name)).toEqual([key]);
+      expect(hold.held).toBe(true);
+      // It leaves with its hold.
+      await hold.release();
+      expect(await keysOf(name)).toEqual([]);
+    },
+  );
 });
 
 test("a permit beside others stays, and the calls of the session take those that have stayed", async () => {

@@ -4,7 +4,6 @@ import { at, ms, nameOf, type Facts, type Finding, type Rule } from "./facts.js"
 import { knewOfItsEnd } from "./loss.js";
 import type { Place } from "./places.js";
 import { countUntil, earlier, FOREVER, later } from "./spans.js";
-import type { Troubles } from "./troubles.js";
 
 /**
  * I10: a hold ends once, for the reason that was recorded; it is never held again, and no other process's release ends
@@ -74,7 +73,8 @@ function deletedByOthers(facts: Facts): Finding[] {
  * have failed. While etcd is hindered, or the process is stopped, it may be the effect of a lost request, which cannot
  * be decided.
  */
-function lostWhileWaiting({ troubles }: Facts, place: Place, calls: readonly Call[]): boolean {
+function lostWhileWaiting(facts: Facts, place: Place, calls: readonly Call[]): boolean {
+  const { troubles } = facts;
   const { seen, deletedSeen = 0n } = place;
   const time = { from: seen, to: later(seen, deletedSeen) };
   if (troubles.hindered(time)) return false;
@@ -85,7 +85,7 @@ function lostWhileWaiting({ troubles }: Facts, place: Place, calls: readonly Cal
     const { p, outcome } = call;
     if (outcome !== undefined && troubles.limit(p, outcome.t) < seen) continue;
     pending = true;
-    const left = overAt(call, place, troubles) <= troubles.limit(p, deletedSeen);
+    const left = overAt(call, place, facts) <= troubles.limit(p, deletedSeen);
     if (left || troubles.stillness(p, time) !== undefined) return false;
   }
   return pending;
@@ -93,10 +93,19 @@ function lostWhileWaiting({ troubles }: Facts, place: Place, calls: readonly Cal
 
 /**
  * When the call gave up its place, whose deletion may be observed before the call is rejected. A refused try has put no
- * place, except for a permit: of several callers that see the last free one, all but one leave again.
+ * place, except for a permit: of several callers that see the last free one, all but one leave again; and except to ask for the key of
+ * another session's sticky lock.
  */
-function overAt({ p, outcome, aborted }: Call, { permits }: Place, troubles: Troubles): bigint {
-  const refused = outcome?.err === "busy" && permits === undefined;
+function overAt({ p, outcome, aborted }: Call, place: Place, facts: Facts): bigint {
+  const { troubles } = facts;
+  const refused = outcome?.err === "busy" && place.permits === undefined && !asksForKept(facts, place);
   const failed = outcome !== undefined && outcome.k !== "ok" && !refused;
   return [failed ? outcome.t : FOREVER, aborted ?? FOREVER, troubles.killedAt(p)].reduce(earlier);
 }
+
+/** The key of another session's sticky lock was there when the place was created. */
+const asksForKept = ({ places }: Facts, { lock, lease, create }: Place): boolean =>
+  (places.get(lock) ?? []).some(
+    (other) =>
+      other.sticky && other.lease !== lease && other.create < create && (other.deleted ?? create) >= create,
+  );

@@ -102,7 +102,7 @@ export interface StickyLockOptions extends LockOptions {
    * is plain; from the second one on, the session watches the queue. As soon as another client joins it, a key that nobody holds leaves,
    * and one that is held leaves with the release: the other one waits for a hand-over. A name that others ask for often is plain for a while, up to 10 s.
    *
-   * `tryLock` of another client finds the lock taken, while the key stays. A `release()` that sends nothing can't tell of a loss that nobody has told
+   * `tryLock` of another session asks for a key that stays, and gets it after a hand-over; that of Go's client is refused once. A `release()` that sends nothing can't tell of a loss that nobody has told
    * yet: `signal` and `held` tell what is known. All holds by one key have one `fence`, and a `turn` each.
    * @default false
    */

@@ -18,6 +18,11 @@ export interface Contender {
   readonly since: Date | undefined;
   /** Why it wants the lock, or holds it, if its caller has said so with the option `reason`; cut at 256 bytes. */
   readonly reason: string | undefined;
+  /**
+   * Whether its session may keep the key while no caller has the lock (`sticky: true`): a `"holding"` one is held or kept. Only its own
+   * process knows which: it takes the lock again without a request to etcd.
+   */
+  readonly sticky: boolean;
   /** What a leader or a candidate has campaigned with or proclaimed, cut at 256 bytes. Any other entry has none. */
   readonly value: string | undefined;
   /** Milliseconds until the place of a dead entry is free. `undefined` if the lease ended between the two reads. */
@@ -30,9 +35,19 @@ export interface Contender {
 export const freeText = (ms: number | undefined): string =>
   ms === undefined ? "soon free" : `free in ${Math.max(0, Math.ceil(ms / 1000))} s`;
 
+/** What is known of these, each of which may have the lock. */
+export const holdingText = (holders: readonly Pick<Contender, "sticky">[]): string =>
+  holders.some(({ sticky }) => sticky) ? "held or kept" : "holding";
+
+/** The state, as far as it is known. */
+export const stateText = (contender: Pick<Contender, "state" | "sticky">): string =>
+  contender.state === "holding" ? holdingText([contender]) : contender.state;
+
 /** Who is in the way of the others, for a sentence. `who`: its name in that sentence. */
 export const heldText = (
-  { state, owner, key, ttlRemainingMs }: Omit<Contender, "toJSON">,
+  { state, sticky, owner, key, ttlRemainingMs }: Omit<Contender, "toJSON">,
   who = printable(owner ?? key),
 ): string =>
-  state === "dead" ? `its holder ${who} is dead (${freeText(ttlRemainingMs)})` : `held by ${who}`;
+  state === "dead"
+    ? `its holder ${who} is dead (${freeText(ttlRemainingMs)})`
+    : `held ${sticky ? "or kept " : ""}by ${who}`;

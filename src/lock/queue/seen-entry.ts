@@ -40,6 +40,8 @@ export class SeenEntry {
   readonly permits: number | undefined;
   /** Why its caller wants the lock, if it has said so. */
   readonly reason: string | undefined;
+  /** Whether its session may keep it while no caller has the lock. */
+  readonly sticky: boolean = false;
   /** The value of a candidate of an election. */
   readonly value: string | undefined;
   /** The kind of a queue in which the key is directly under the name. */
@@ -56,7 +58,7 @@ export class SeenEntry {
     this.createRevision = kv.createRevision;
     this.modRevision = kv.modRevision;
     if (!isRead) return;
-    const { owner, since, permits, id, reason } = parseEntryValue(kv.value);
+    const { owner, since, permits, id, reason, sticky = false } = parseEntryValue(kv.value);
     this.leaseId = kv.leaseId;
     this.owner = owner === undefined ? undefined : cut(owner);
     this.reason = reason === undefined ? undefined : cut(reason);
@@ -68,6 +70,7 @@ export class SeenEntry {
     // A permit has no such key. A quarter of the leases that etcd has named look like that of one.
     const mayBeDelay = isOurs && permits === undefined && isDelayLease(kv.leaseId);
     this.isDelay = mayBeDelay && parseEntryKey(key, kv.leaseId) !== undefined;
+    this.sticky = isOurs && sticky && !this.isDelay;
     // Go's mutex, etcdctl lock and jetcd write an empty value; a candidate's value is what it wants to tell.
     const other = isOurs || kv.value === "" ? "mutex" : "election";
     this.#kind = permits === undefined ? other : "semaphore";
@@ -106,10 +109,10 @@ export class SeenEntry {
   /** `place`: what it does there if its client lives. */
   contenderIn(name: string, place: "holding" | "waiting", ttlRemainingMs?: number): Contender {
     const state = this.isDelay ? "dead" : place;
-    const { key, createRevision: revision, leaseId, owner, reason, value, bytes } = this;
+    const { key, createRevision: revision, leaseId, owner, reason, sticky, value, bytes } = this;
     // The caller may change its date.
     const since = this.since && new Date(this.since);
-    const data = { name, key, state, revision, leaseId, owner, since, reason, value, ttlRemainingMs };
+    const data = { name, key, state, revision, leaseId, owner, since, reason, sticky, value, ttlRemainingMs };
     const toJSON = (): Record<string, unknown> => ({
       ...data,
       revision: revision.toString(),

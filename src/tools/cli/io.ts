@@ -338,8 +338,11 @@ export const hexLease = (leaseId: bigint): string =>
 /** In a table of locks, which has no column for the state. `who`: whom it belongs to. */
 export const holderCell = (
   who: string,
-  { state, ttlRemainingMs }: Pick<Contender, "state" | "ttlRemainingMs">,
-): string => (state === "dead" ? `(${freeText(ttlRemainingMs)}) ${who}` : who);
+  { state, sticky, ttlRemainingMs }: Pick<Contender, "state" | "sticky" | "ttlRemainingMs">,
+): string => {
+  if (state === "dead") return `(${freeText(ttlRemainingMs)}) ${who}`;
+  return sticky ? `(sticky) ${who}` : who;
+};
 
 /** Whom an entry belongs to: its owner, the value of a candidate, or some other client. */
 export const ownerText = ({
@@ -373,7 +376,8 @@ export const leaseJson = (leaseId: bigint): Pick<ContenderJson, "leaseId" | "lea
 
 /** Without what is undefined. */
 export const contenderJson = (contender: Omit<Contender, "toJSON">): ContenderJson => {
-  const { name, key, state, revision, leaseId, owner, reason, since, value, ttlRemainingMs } = contender;
+  const { name, key, state, revision, leaseId, owner, reason, sticky, since, value, ttlRemainingMs } =
+    contender;
   return {
     name,
     key,
@@ -382,6 +386,7 @@ export const contenderJson = (contender: Omit<Contender, "toJSON">): ContenderJs
     ...leaseJson(leaseId),
     ...(owner !== undefined && { owner }),
     ...(reason !== undefined && { reason }),
+    ...(sticky && { sticky }),
     ...(value !== undefined && { value }),
     ...(since !== undefined && { since: since.toISOString() }),
     ...(ttlRemainingMs !== undefined && { ttlRemainingMs }),

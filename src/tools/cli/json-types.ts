@@ -23,6 +23,8 @@ export interface ContenderJson {
   readonly owner?: string;
   /** Why its caller wants the lock, or holds it, cut at 256 bytes; missing if the caller has not said so. */
   readonly reason?: string;
+  /** true: its session may keep the key while no caller has the lock. A "holding" one is held or kept: only its own process knows which. */
+  readonly sticky?: boolean;
   /** ISO 8601: when it joined the queue, by its own clock. */
   readonly since?: string;
   /** What a leader or a candidate has campaigned with or proclaimed, cut at 256 bytes. */

@@ -14,7 +14,7 @@ import {
   type LockSummary,
   type QueueState,
 } from "../../index.js";
-import { freeText } from "../../contender.js";
+import { freeText, holdingText, stateText } from "../../contender.js";
 import { printable } from "../../base/util/printable.js";
 import { countsText } from "../../observe/inspect.js";
 import { command, formatDuration, parseInteger } from "./command.js";
@@ -51,7 +51,11 @@ const ageText = ({ since }: Contender, now: number): string =>
 type Column = readonly [title: string, cell: (contender: Contender, now: number) => string];
 
 const COLUMNS: readonly Column[] = [
-  ["STATE", ({ state, ttlRemainingMs }) => (state === "dead" ? `dead, ${freeText(ttlRemainingMs)}` : state)],
+  [
+    "STATE",
+    (contender) =>
+      contender.state === "dead" ? `dead, ${freeText(contender.ttlRemainingMs)}` : stateText(contender),
+  ],
   ["OWNER", ownerText],
   ["REASON", (contender) => reasonOf(contender) ?? NONE],
   ["JOINED", ageText],
@@ -85,6 +89,7 @@ export const ls = command({
   help: [
     "Lists the locks and elections whose names start with PREFIX, or all of them: kind, owner of the holder, how long ago the " +
       "holder joined the queue, number of waiters. It writes them page by page.",
+    "(sticky): the session of the owner may keep the key while no caller has the lock.",
     "Exit code 0 also if there are none.",
   ],
   flags: { limit: { value: "N", text: "list at most N locks; default all" } },
@@ -134,6 +139,7 @@ export const show = command({
       "jetcd.",
     "REASON: why its caller wants the lock, if it has said so. JOINED: age of the entry. SINCE: when it joined. Both by the client's clock; - if the client writes no time. " +
       "LEASE: the ID for etcdctl lease. FENCE: the create revision of the key, which is the fence of an exclusive lock.",
+    "An entry that is held or kept is that of a sticky lock: its session may keep it while no caller has the lock.",
     "A dead entry keeps its place until the release delay of its session is over.",
     "Exit code 1: no client holds or waits.",
   ],
@@ -171,7 +177,7 @@ function textOf(queue: QueueState, now: number, stdout: Output): string {
   return [
     `${title}${width(title) + 2 + width(numbers) > room ? "\n  " : "  "}${numbers}\n`,
     table.add(rows(holders), rows(waiters)),
-    more(total.holders - holders.length, "holding"),
+    more(total.holders - holders.length, holdingText(holders)),
     table.add(rows(waiters)),
     more(total.waiters - waiters.length, "waiting"),
   ].join("");

@@ -191,6 +191,7 @@ const personOf = ({
   state,
   owner,
   reason,
+  sticky,
   value,
   revision,
   leaseId,
@@ -205,4 +206,5 @@ const personOf = ({
   since: since?.getTime() ?? null,
   ttlMs: ttlRemainingMs ?? null,
   isDelay: state === "dead",
+  sticky,
 });

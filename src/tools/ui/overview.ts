@@ -249,6 +249,7 @@ function rowOf({ name, kind, holders, waiters }: QueueView, history: History): R
     waiters,
     losses: history.losses,
     isDelay,
+    ...(first?.sticky && { sticky: true }),
     holder: first ? (first.owner ?? first.value ?? first.key) : null,
     since: (first && (history.sinceOf(first.revision) ?? first.since?.getTime())) ?? null,
   };

@@ -14,6 +14,8 @@ export interface Row {
   readonly losses: number;
   /** The client of the holder has died: nobody holds, and the next one waits for the rest of `releaseDelayMs`. */
   readonly isDelay: boolean;
+  /** true: the session of the first holder may keep the key while no caller has the lock. */
+  readonly sticky?: boolean;
 }
 
 /** Hand-overs in each of the last minutes, up to that of `now`: at most an hour, and none from before the server looked. */
@@ -69,6 +71,8 @@ export interface Person {
   readonly ttlMs: number | null;
   /** Whether this is what a dead holder has left: its key stays while `releaseDelayMs` of its session runs. */
   readonly isDelay: boolean;
+  /** Whether its session may keep the key while no caller has the lock. */
+  readonly sticky: boolean;
 }
 
 /** How a hold ended. */

@@ -22,6 +22,7 @@ export interface QueueView {
   readonly holders: readonly (Pick<Contender, "key" | "owner" | "since" | "revision" | "value"> & {
     /** Whether the holder's client has died: what is left is the delay until the next one may hold. */
     readonly isDelay?: boolean;
+    readonly sticky?: boolean;
   })[];
   readonly waiters: number;
   /** All that the board has counted under this name. Undefined: nobody is in the queue now. */
@@ -192,8 +193,8 @@ function viewOf(board: Board, name: string): QueueView {
   const queue = board.queue(name);
   if (queue === undefined) return { name, kind: "unknown", holders: [], waiters: 0, grants: undefined };
   const holders = queue.holders.map((entry) => {
-    const { createRevision: revision, key, owner, since, value, isDelay } = entry;
-    return { revision, key: shortKey(key), owner, since, value, isDelay };
+    const { createRevision: revision, key, owner, since, value, isDelay, sticky } = entry;
+    return { revision, key: shortKey(key), owner, since, value, isDelay, sticky };
   });
   return { name, kind: queue.kind, holders, waiters: queue.waiterCount, grants: queue.grants };
 }

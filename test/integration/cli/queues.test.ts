@@ -147,6 +147,26 @@ describe("keys of hostile clients", () => {
 });
 
 describe("leasehold show", () => {
+  test("and ls say of a sticky lock that its key may be kept", async () => {
+    const name = "show/sticky";
+    const mutex = new Mutex(two.holder, name, { sticky: true });
+    await (await mutex.lock()).release();
+    await two.queued(name, 0);
+    await (await mutex.lock()).release();
+
+    const [shown, json, listed] = await Promise.all([
+      run("show", name),
+      run("show", name, "--json"),
+      run("ls", name),
+    ]);
+
+    const [title, , row] = cells(shown.stdout);
+    expect(title).toEqual([name, "mutex", "1 held or kept, 0 waiting"]);
+    expect(row?.slice(0, 2)).toEqual(["held or kept", "the holder"]);
+    expect(objects(json.stdout)).toMatchObject([{ holders: [{ state: "holding", sticky: true }] }]);
+    expect(cells(listed.stdout)[1]?.slice(0, 3)).toEqual([name, "mutex", "(sticky) the holder"]);
+  });
+
   test("has the entries of all clients in the order of the queue, with the lease as etcdctl prints it", async () => {
     const name = "show/all";
     const { member } = two.etcd;

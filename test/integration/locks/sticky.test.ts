@@ -1,11 +1,13 @@
 // The key of a sticky lock stays with its session after a release. What the session believes is compared with etcd's queue, and with what
 // another client gets.
+import { inspect as text } from "node:util";
 import { describe, expect, onTestFinished, test } from "vitest";
 import {
   connect,
   FenceGate,
   forceRelease,
   inspect,
+  list,
   lockAll,
   Mutex,
   RwLock,
@@ -349,6 +351,32 @@ test("a permit beside others stays, and the calls of the session take those that
   expect(await other.tryAcquire()).toBeDefined();
   expect(await other.tryAcquire()).toBeUndefined();
   for (const hold of again) await hold.release();
+});
+
+test("what shows the queue says that the key is held or kept, as etcd is told of neither, and a plain lock of it holds", async () => {
+  const name = "shown/sticky";
+  await keep(name);
+  const plain = await new Mutex(two.holder, "shown/plain").lock();
+  const sticky = await locked(name);
+  const held = await inspect(two.cluster, name);
+  await sticky.release();
+  const kept = await inspect(two.cluster, name);
+  const { locks } = await list(two.cluster, "shown/");
+  const late = await reasonOf(new Mutex(two.holder, "shown/plain").lock({ timeoutMs: 30 }));
+
+  expect([held, kept].map(({ holders }) => [holders[0]?.state, holders[0]?.sticky])).toEqual([
+    ["holding", true],
+    ["holding", true],
+  ]);
+  for (const state of [held, kept])
+    expect(text(state)).toMatch(/: 1 held or kept, 0 waiting\n {2}held or kept {2}the holder/);
+  expect(locks.map((lock) => [lock.name, lock.holder?.sticky])).toEqual([
+    ["shown/plain", false],
+    [name, true],
+  ]);
+  expect(text(await inspect(two.cluster, "shown/plain"))).toMatch(/: 1 holding, 0 waiting\n {2}holding/);
+  expect(late).toMatchObject({ message: expect.stringContaining("held by the holder") as string });
+  await plain.release();
 });
 
 test("forceRelease takes a key that has stayed, and the next call joins again", async () => {

@@ -99,6 +99,15 @@ describe("the events", () => {
     ]);
   });
 
+  test("say of a sticky lock that its key may be kept", async () => {
+    const mutex = new Mutex(cluster, "sticky/a", { sticky: true });
+    const events = listenTo(`${await serve({ prefix: "sticky/" })}/events`);
+    await (await mutex.lock()).release();
+    await (await mutex.lock()).release();
+
+    await events.until(({ data }) => rowIn(data, "sticky/a")?.["sticky"] === true);
+  });
+
   test("of a queue have the reasons of its holder and its waiters, cut, and null of those that have none", async () => {
     const lock = await new Mutex(cluster, "why/a").lock({ reason: "<b>deploy" });
     const hostile = "\u001b[2J\u202e".repeat(2000);

@@ -11,7 +11,12 @@ const value = (owner: string) => JSON.stringify({ owner, since: SINCE, id: "x" }
 const state = (values: readonly string[], limit = 100, prefix = "") => {
   const path = `${prefix}jobs`;
   const entries = values.map((each, n) => {
-    const kv = keyValue({ key: `${path}/${n}`, value: each, createRevision: BigInt(n + 1), leaseId: 0x6an });
+    const kv = keyValue({
+      key: `${path}/${n + 1}`,
+      value: each,
+      createRevision: BigInt(n + 1),
+      leaseId: 0x6an,
+    });
     return new SeenEntry(kv);
   });
   const ttls = new Map([[0x6an, 9000]]);
@@ -28,7 +33,7 @@ describe("a state", () => {
       holders: [
         { state: "holding", owner: "a", since: SINCE, revision: "1", leaseId: "106", ttlRemainingMs: 9000 },
       ],
-      waiters: [{ state: "waiting", key: "jobs/1" }],
+      waiters: [{ state: "waiting", key: "jobs/2" }],
       total: { holders: 1, waiters: 1 },
       revision: (2n ** 60n).toString(),
     });
@@ -46,6 +51,22 @@ describe("a state", () => {
     expect(stateWith(`${own}-2`, value("a"))).toBe("dead");
     expect(stateWith("6a1f", value("a"))).toBe("holding");
     expect([stateWith(own, ""), stateWith(own, permit)]).toEqual(["holding", "holding"]);
+  });
+
+  test("says that a sticky key may be kept while nobody holds, and takes the value of no candidate or dead one for that", () => {
+    const sticky = JSON.stringify({ owner: "a", since: SINCE, id: "x", sticky: true });
+    const both = state([sticky, value("b")]);
+    const seen = (leaseId: bigint, text: string) =>
+      new SeenEntry(keyValue({ key: `jobs/${leaseId.toString(16)}`, leaseId, value: text })).contenderIn(
+        "jobs",
+        "holding",
+      ).sticky;
+
+    expect([both.holders[0], both.waiters[0]]).toMatchObject([{ sticky: true }, { sticky: false }]);
+    expect(inspect(both)).toMatch(/1 held or kept, 1 waiting\n {2}held or kept {2}a .*\n {2}waiting {2}b /);
+    expect(seen(0x6an, sticky)).toBe(true);
+    expect(seen(0x6an, JSON.stringify({ sticky: true }))).toBe(false);
+    expect(seen(0x4000_0000_0000_001fn, sticky)).toBe(false);
   });
 
   test("counts those that it does not show", () => {
@@ -92,8 +113,8 @@ describe("a state", () => {
     const { name, holders } = state([""], 1, "prod/");
 
     expect(name).toBe("jobs");
-    expect(holders).toMatchObject([{ name: "jobs", key: "prod/jobs/0" }]);
-    expect(exactKey(holders[0]!)).toBe("prod/jobs/0");
+    expect(holders).toMatchObject([{ name: "jobs", key: "prod/jobs/1" }]);
+    expect(exactKey(holders[0]!)).toBe("prod/jobs/1");
   });
 });
 

@@ -160,7 +160,7 @@ export interface Row {
 /** For how long the first holder has held. */
 interface Held {
   readonly ms: number;
-  /** False: since it joined the queue. The grant was before this program began. */
+  /** False: at most so long. The grant was before this program began, or others may have followed by the same key. */
   readonly isExact: boolean;
 }
 
@@ -215,12 +215,13 @@ export const shownHolder = ({ holders }: BoardQueue): SeenEntry | undefined =>
 export function heldBy(holder: SeenEntry | undefined, queue: BoardQueue, now: Now): Held | undefined {
   if (holder?.isDelay) return undefined;
   const grantedAt = holder && queue.grantedAt(holder);
-  if (grantedAt !== undefined) return { ms: now.monotonic - grantedAt, isExact: true };
+  // A caller may have taken a sticky one again, or none may have it.
+  if (grantedAt !== undefined) return { ms: now.monotonic - grantedAt, isExact: holder?.sticky === false };
   if (holder?.since === undefined) return undefined;
   return { ms: Math.max(0, now.date.getTime() - holder.since.getTime()), isExact: false };
 }
 
-/** `<3 min`: at most, because it joined the queue then. */
+/** `<3 min`: at most. */
 export const heldText = (held: Held | undefined): string =>
   held === undefined ? "?" : `${held.isExact ? "" : "<"}${formatDuration(Math.floor(held.ms / 1000) * 1000)}`;
 
@@ -239,7 +240,8 @@ export function holderText(queue: BoardQueue, freeIn: FreeIn): string {
   const first = shownHolder(queue);
   if (first === undefined) return "-";
   const ttlRemainingMs = first.isDelay ? freeIn(first) : undefined;
-  const label = holderCell(labelOf(first), { state: first.isDelay ? "dead" : "holding", ttlRemainingMs });
+  const { isDelay, sticky } = first;
+  const label = holderCell(labelOf(first), { state: isDelay ? "dead" : "holding", sticky, ttlRemainingMs });
   const others = first.isDelay ? queue.holderCount - 1 : holdingIn(queue) - 1;
   return others === 0 ? withReason(label, first) : `${label} +${others}`;
 }

@@ -1,7 +1,7 @@
 import type { SeenEntry } from "../../../lock/queue/seen-entry.js";
 import type { BoardEvent, BoardQueue } from "../../../observe/board.js";
 import type { Contact } from "../../../observe/contact.js";
-import { freeText } from "../../../contender.js";
+import { freeText, holdingText } from "../../../contender.js";
 import { formatDuration } from "../command.js";
 import { cut, fit, withReason } from "../io.js";
 import {
@@ -44,7 +44,7 @@ export const queueLength = ({ queue, history }: QueuePicture): number =>
 function queueLines(picture: QueuePicture, scene: Scene, size: Size): readonly Line[] {
   const { name, queue, scroll } = picture;
   const numbers = queue
-    ? `${queue.kind}, ${holdingIn(queue)} holding, ${waitingIn(queue)} waiting${queue.deadCount > 0 ? `, ${queue.deadCount} dead` : ""}`
+    ? `${queue.kind}, ${holdingIn(queue)} ${holdingText(queue.holders)}, ${waitingIn(queue)} waiting${queue.deadCount > 0 ? `, ${queue.deadCount} dead` : ""}`
     : "free";
   const room = Math.max(8, size.columns - numbers.length - 2);
   const title: Line = { text: `${cut(name, room)}  ${numbers}`, style: "bold" };
@@ -59,7 +59,9 @@ function entryMakers({ queue }: QueuePicture, { now, freeIn }: Scene, size: Size
   const { holders, waiters } = queue;
   return [
     ...holders.map((entry): Maker => () => {
-      const state = deadText(entry, freeIn) ?? `holds ${heldText(heldBy(entry, queue, now))}`;
+      const state =
+        deadText(entry, freeIn) ??
+        `${entry.sticky ? "sticky" : "holds"} ${heldText(heldBy(entry, queue, now))}`;
       return { text: entryText(state, entry, size.columns) };
     }),
     ...waiters.map((entry, n): Maker => () => ({

@@ -307,7 +307,7 @@ export const top = command({
   help: [
     "A live table of the locks and elections whose names start with PREFIX (default: all), on a terminal of 80 x 24 or more. Without a terminal, or with --once, it prints the current state once. With --json it runs until it gets a signal, unless --once is given.",
     "keys: up/down or k/j, PgUp/PgDn, Home/End select; Enter shows the queue of the selected lock; / filters names, Esc removes the filter; w, h and r sort by waiters, hold time and rate of grants; q or Ctrl-C ends.",
-    "A hold time with < is an upper limit: the lock was acquired before this program began. With --json, the first line has all locks, and each further line those that have changed.",
+    "A hold time with < is an upper limit: the lock was acquired before this program began, or it's (sticky): the session of the holder may keep the key, and take the lock again, without telling etcd. With --json, the first line has all locks, and each further line those that have changed.",
   ],
   flags: {
     once: { text: "print the current state and exit, also on a terminal" },

@@ -126,7 +126,13 @@ export class Detail {
     const [first] = holders;
     setText(
       this.#heading,
-      total.holders === 0 ? words.free : first?.isDelay ? "The holder is dead" : words.holds,
+      total.holders === 0
+        ? words.free
+        : first?.isDelay
+          ? "The holder is dead"
+          : first?.sticky
+            ? "Held or kept"
+            : words.holds,
     );
     setText(this.#waiting, total.waiters === 0 ? "Nobody is waiting" : words.waits);
     const hidden = total.waiters - shownWaiters;

@@ -113,7 +113,8 @@ class Holder extends PersonItem {
     const [person] = group;
     const { message, now } = scene;
     const since = scene.heldSince(person) ?? person.since;
-    const age = since === null ? "" : `for ${duration(now - since)} · `;
+    const heldFor = person.sticky ? "held or kept for" : "for";
+    const age = since === null ? "" : `${heldFor} ${duration(now - since)} · `;
     // A permit has no fence: several have it at once.
     const facts = message.kind === "semaphore" ? age.slice(0, -3) : `${age}fence ${person.revision}`;
     setText(this.facts, person.isDelay ? "is dead; nobody else can hold yet" : facts);
@@ -229,7 +230,7 @@ let wanted: ReleaseRequest | undefined;
 /** Asks the viewer, then the server. */
 function askRelease(
   name: string,
-  { key, owner, revision }: Person,
+  { key, owner, revision, sticky }: Person,
   { state, etcd }: { state: "holds" | "waits for"; etcd: string },
 ): void {
   wanted = { name, key, revision };
@@ -239,7 +240,7 @@ function askRelease(
       : "The waiter loses its place in the queue. A waiter of leasehold joins again at the end.";
   setText(
     byId("confirm-text"),
-    `${shown(owner ?? key)} ${state} ${shown(name)} in the etcd at ${etcd}.\n${risk}`,
+    `${shown(owner ?? key)} ${state === "holds" && sticky ? "holds or keeps" : state} ${shown(name)} in the etcd at ${etcd}.\n${risk}`,
   );
   byId("confirm-result").hidden = true;
   byId<HTMLButtonElement>("force").disabled = false;

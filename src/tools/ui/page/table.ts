@@ -50,10 +50,10 @@ class Line {
   }
 
   show(row: Row, now: number, look: { readonly current: boolean; readonly most: number }): void {
-    const { kind, holder, holders, waiters, losses, isDelay } = row;
+    const { kind, holder, holders, waiters, losses, isDelay, sticky } = row;
     setText(this.#kind, kindOf(kind));
     const who = holder === null ? "free" : shown(holder);
-    setText(this.#holder, isDelay ? `${who} is dead, soon free` : who);
+    setText(this.#holder, isDelay ? `${who} is dead, soon free` : sticky ? `${who} (sticky)` : who);
     setText(this.#more, holders > 1 ? ` and ${number(holders - 1)} more` : "");
     setText(this.#waiters, number(waiters));
     setText(this.#tag, losses > 0 ? count(losses, "lease ended", "leases ended") : "");
@@ -64,8 +64,9 @@ class Line {
     this.tick(row, now);
   }
 
-  tick({ since, holder, isDelay }: Row, now: number): void {
-    setText(this.#age, since === null || holder === null || isDelay ? "–" : duration(now - since));
+  tick({ since, holder, isDelay, sticky }: Row, now: number): void {
+    const age = since === null || holder === null || isDelay ? "–" : duration(now - since);
+    setText(this.#age, sticky && age !== "–" ? `<${age}` : age);
   }
 }
 

@@ -37,6 +37,7 @@ describe("a line", () => {
         since: new Date(NaN),
         value: text,
         reason: text,
+        sticky: true,
         ttlRemainingMs: 1,
         toJSON: () => ({}),
       };

@@ -12,6 +12,7 @@ const holder = (more: Partial<Contender> = {}): Contender => ({
   ...{ owner: "web-3", since: new Date(world.clock.date().getTime() - 41_000), ttlRemainingMs: 9000 },
   value: undefined,
   reason: undefined,
+  sticky: false,
   toJSON: () => ({}),
   ...more,
 });

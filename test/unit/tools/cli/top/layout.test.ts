@@ -57,6 +57,20 @@ const textOf = (picture: Picture, size = { columns: 80, rows: 24 }) =>
   layout(picture, size).map(({ text }) => text.trimEnd());
 
 describe("the screen", () => {
+  test("says of a sticky lock that it may be kept, and how long it was held at most", () => {
+    const value = JSON.stringify({ owner: "web-1", since: "2031-05-05T11:00:00Z", id: "x", sticky: true });
+    const kept = new SeenEntry(keyValue({ key: "jobs/a/1f", createRevision: 5n, leaseId: 0x1fn, value }));
+    const sticky = { ...queue("jobs/a", 0, "web-1", 95_000), holders: [kept] };
+    const open = { name: "jobs/a", queue: sticky, history: [], scroll: 0 };
+
+    expect(textOf(pictureOf([sticky]))).toContain(
+      "jobs/a                 mutex      (sticky) web-1           0      <5 s       0/s",
+    );
+    const [title, line] = textOf(pictureOf([sticky], FIRST_VIEW, { queue: open })).slice(2);
+    expect(title).toBe("jobs/a  mutex, 1 held or kept, 0 waiting");
+    expect(line).toMatch(/^ {2}sticky <5 s {9}web-1 .*lease 1f$/);
+  });
+
   test("has a title, the state, the columns, the rows by waiters, and the keys", () => {
     const lines = textOf(pictureOf([queue("jobs/a"), queue("jobs/b", 7, "web-2", 95_000)]));
 

@@ -48,6 +48,7 @@ export type { ClusterHealth, GuardianHealth, MemberHealth, MemberState } from ".
 export type {
   ClusterSnapshot,
   HoldSnapshot,
+  KeptSnapshot,
   SessionSnapshot,
   WaitSnapshot,
 } from "./base/telemetry/inspect.js";

@@ -36,6 +36,19 @@ export interface HoldSnapshot {
   readonly heldMs: number;
 }
 
+/** The key of a sticky lock that no caller has: its session takes it again without a request, or gives it back. */
+export interface KeptSnapshot {
+  readonly kind: LockKind;
+  readonly name: string;
+  /** The lease of its session. */
+  readonly leaseId: bigint;
+  readonly key: string;
+  /** Create revision of the key. */
+  readonly revision: bigint;
+  /** Milliseconds since the last release. */
+  readonly idleMs: number;
+}
+
 /** A call of this process that waits for its turn. */
 export interface WaitSnapshot {
   readonly kind: LockKind;
@@ -54,10 +67,11 @@ export interface WaitSnapshot {
   readonly ahead: number | undefined;
 }
 
-/** The sessions, holds and waits of one cluster object in this process. Bigints become decimal strings in JSON. */
+/** The sessions, holds, kept keys and waits of one cluster object in this process. Bigints become decimal strings in JSON. */
 export interface ClusterSnapshot {
   readonly sessions: readonly SessionSnapshot[];
   readonly holds: readonly HoldSnapshot[];
+  readonly kept: readonly KeptSnapshot[];
   readonly waits: readonly WaitSnapshot[];
 }
 
@@ -74,6 +88,7 @@ export interface ReportingWait {
 /** A lease, as far as reports need it. */
 export interface ReportingLease extends SessionSnapshotSource {
   readonly holds: ReadonlySet<ReportingHold>;
+  kept(): readonly KeptSnapshot[];
   readonly waits: ReadonlySet<ReportingWait>;
 }
 
@@ -84,6 +99,7 @@ export function snapshotOf(leases: Iterable<ReportingLease>): ClusterSnapshot {
   return Object.freeze({
     sessions: Object.freeze(all.map(sessionOf)),
     holds: Object.freeze(all.flatMap(({ holds }) => described(holds))),
+    kept: Object.freeze(all.flatMap((lease) => lease.kept().map(plain))),
     waits: Object.freeze(all.flatMap(({ waits }) => described(waits))),
   });
 }
@@ -157,7 +173,7 @@ export abstract class ReportingCluster {
   }
 
   /**
-   * The sessions, holds and waits that this process has with this cluster object, as frozen data. Locks of other processes
+   * The sessions, holds, kept keys and waits that this process has with this cluster object, as frozen data. Locks of other processes
    * are not in it. Costs nothing until it is called, and then a few microseconds for each hold and wait.
    */
   snapshot(): ClusterSnapshot {

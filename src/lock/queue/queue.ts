@@ -19,6 +19,7 @@ import type { CallPolicy } from "../../etcd/retry.js";
 import { entryKey, parseEntryValue, pathOf, sessionRange } from "../../keys.js";
 import { type LockKind, mayMeet } from "../../kinds.js";
 import type { CheckedLocal, CheckedLock } from "../../base/options/lock.js";
+import type { KeptSnapshot } from "../../base/telemetry/inspect.js";
 import { type AdoptedEntry, deleteDelayKey } from "../session/cleanup.js";
 import { KeyWatchSchedule, PlaceAudit } from "../session/key-audit.js";
 import type { Lease } from "../session/lease.js";
@@ -684,6 +685,15 @@ export class LockTable {
   /** Those in all queues, as far as etcd has confirmed them. */
   entries(): readonly JoinedEntry[] {
     return [...this.#queues.values()].flatMap(({ own }) => own.joined);
+  }
+
+  /** The keys that no caller has, for a snapshot. */
+  kept(): readonly KeptSnapshot[] {
+    const { leaseId } = this.lease;
+    const kept = [...this.#queues.values()].flatMap(({ tenures }) => tenures.filter((each) => each.kept));
+    return kept.map(({ entry: { kind, name, key, revision }, idleMs }) => ({
+      ...{ kind, name, leaseId, key, revision, idleMs },
+    }));
   }
 
   /** The keys that no caller has leave now, and those of holds with their release. */

@@ -7,7 +7,7 @@ import {
 import type { KeptLease, Renewed } from "../../etcd/keepalive.js";
 import type { CallPolicy } from "../../etcd/retry.js";
 import type { LockTable } from "../queue/queue.js";
-import type { ReportingHold, ReportingWait } from "../../base/telemetry/inspect.js";
+import type { KeptSnapshot, ReportingHold, ReportingWait } from "../../base/telemetry/inspect.js";
 import type { Moment } from "../../base/util/clock.js";
 import { inOwnContext, tellOutside } from "../../base/util/own-context.js";
 import { settleWithin, TaskTracker } from "../../base/util/settle.js";
@@ -296,6 +296,10 @@ export class Lease implements KeptLease {
   /** The session's entries in all queues, as far as etcd has confirmed them. */
   entries(): Iterable<CreatedKey> {
     return this.locks?.entries() ?? [];
+  }
+
+  kept(): readonly KeptSnapshot[] {
+    return this.locks?.kept() ?? [];
   }
 
   reconnected(): void {

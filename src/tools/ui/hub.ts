@@ -168,6 +168,9 @@ class Detail {
     const { countedSince } = rows;
     const [history, perMinute] = [rows.history(name), rows.perMinute(name)];
     const { state, value } = typeof found === "string" ? { state: EMPTY, value: undefined } : found;
+    const kept = state.holders.some(({ sticky }) => sticky) ? this.reading.cluster.snapshot().kept : [];
+    const isIdle = ({ key, revision }: Contender): boolean =>
+      kept.some((each) => each.key === key && each.revision === revision);
     return {
       now,
       name,
@@ -177,8 +180,8 @@ class Detail {
       kind: state.kind,
       total: state.total,
       value: value ?? null,
-      holders: state.holders.map(personOf),
-      waiters: state.waiters.map(personOf),
+      holders: state.holders.map((holder) => personOf(holder, isIdle(holder))),
+      waiters: state.waiters.map((waiter) => personOf(waiter, false)),
       problem: typeof found === "string" ? found : null,
     };
   }
@@ -186,25 +189,18 @@ class Detail {
 
 const EMPTY = { kind: "unknown", holders: [], waiters: [], total: { holders: 0, waiters: 0 } } as const;
 
-const personOf = ({
-  key,
-  state,
-  owner,
-  reason,
-  sticky,
-  value,
-  revision,
-  leaseId,
-  since,
-  ttlRemainingMs,
-}: Contender): Person => ({
-  key: shortKey(key),
-  owner: owner ?? value ?? null,
-  reason: reason ?? null,
-  revision: String(revision),
-  lease: leaseId.toString(16),
-  since: since?.getTime() ?? null,
-  ttlMs: ttlRemainingMs ?? null,
-  isDelay: state === "dead",
-  sticky,
-});
+const personOf = (contender: Contender, idle: boolean): Person => {
+  const { key, state, owner, reason, sticky, value, revision, leaseId, since, ttlRemainingMs } = contender;
+  return {
+    key: shortKey(key),
+    owner: owner ?? value ?? null,
+    reason: reason ?? null,
+    revision: String(revision),
+    lease: leaseId.toString(16),
+    since: since?.getTime() ?? null,
+    ttlMs: ttlRemainingMs ?? null,
+    isDelay: state === "dead",
+    sticky,
+    idle,
+  };
+};

@@ -73,6 +73,8 @@ export interface Person {
   readonly isDelay: boolean;
   /** Whether its session may keep the key while no caller has the lock. */
   readonly sticky: boolean;
+  /** Whether no caller has the lock, as the server knows of its own sessions. */
+  readonly idle: boolean;
 }
 
 /** How a hold ended. */

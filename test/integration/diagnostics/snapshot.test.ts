@@ -13,7 +13,7 @@ const open = (owner: string): Cluster => connect({ hosts: etcd.member.endpoint, 
 describe.concurrent("cluster.snapshot()", { timeout: 30_000 }, () => {
   test("is empty at first, and after everything is released", async ({ expect }) => {
     const cluster = open("a");
-    expect(cluster.snapshot()).toEqual({ sessions: [], holds: [], waits: [] });
+    expect(cluster.snapshot()).toEqual({ sessions: [], holds: [], kept: [], waits: [] });
     const lock = await new Mutex(cluster, "alone").lock();
     await lock.release();
 
@@ -52,6 +52,24 @@ describe.concurrent("cluster.snapshot()", { timeout: 30_000 }, () => {
     expect(holds.every(({ heldMs }) => heldMs >= 0)).toBe(true);
     expect(inspect(leadership)).toMatch(/^Leadership \{\s+name: 'kinds\/e',[^]*fence: \d+n,\s+held: true/);
     await cluster.close({ drainMs: 0 });
+  });
+
+  test("tells the key of a sticky lock that nobody has from one that a caller has", async ({ expect }) => {
+    await using cluster = open("sticky");
+    const mutex = new Mutex(cluster, "sticky", { sticky: true });
+    await (await mutex.lock()).release();
+    expect(cluster.snapshot()).toMatchObject({ holds: [], kept: [] });
+    const lock = await mutex.lock();
+    const { leaseId, key, revision } = cluster.snapshot().holds[0]!;
+    expect(cluster.snapshot()).toMatchObject({ holds: [{ name: "sticky" }], kept: [] });
+
+    await lock.release();
+
+    const { holds, kept } = cluster.snapshot();
+    const idleMs = expect.any(Number) as number;
+    expect([holds, kept]).toEqual([[], [{ kind: "mutex", name: "sticky", leaseId, key, revision, idleMs }]]);
+    await cluster.close();
+    expect(cluster.snapshot().kept).toEqual([]);
   });
 
   test("has the waits, with their place in the queue", async ({ expect }) => {

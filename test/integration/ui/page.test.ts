@@ -1,6 +1,6 @@
 // lockPage() on a server, with a real etcd: what it shows, what it lets through, what it changes.
 import http, { type Server } from "node:http";
-import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, afterEach, beforeAll, describe, expect, onTestFinished, test } from "vitest";
 import { connect, inspect, LockLostError, Mutex, Session, type Cluster } from "../../../src/index.js";
 import { lockPage, type LockPage, type LockPageOptions } from "../../../src/tools/ui/lock-page.js";
 import { startEtcd, type EtcdCluster } from "../../support/etcd/etcd.js";
@@ -29,8 +29,8 @@ afterEach(() => {
   }
 });
 
-async function serve(options?: LockPageOptions): Promise<string> {
-  const page = lockPage(cluster, options);
+async function serve(options?: LockPageOptions, of = cluster): Promise<string> {
+  const page = lockPage(of, options);
   const server = http.createServer(page);
   open.push({ page, server });
   return `http://127.0.0.1:${await listen(server)}`;
@@ -106,6 +106,26 @@ describe("the events", () => {
     await (await mutex.lock()).release();
 
     await events.until(({ data }) => rowIn(data, "sticky/a")?.["sticky"] === true);
+  });
+
+  test("tell a key that a process keeps from one that a caller has, on a page of that process alone", async () => {
+    const own = connect({ hosts: etcd.endpoints });
+    onTestFinished(() => own.close());
+    const ofOthers = listenTo(`${await serve()}/events?queue=idle%2Fa`);
+    const ofOwn = listenTo(`${await serve(undefined, own)}/events?queue=idle%2Fa`);
+    const mutex = new Mutex(own, "idle/a", { sticky: true });
+    await (await mutex.lock()).release();
+    const shows = (listener: Listener, idle: boolean) =>
+      listener.until(({ data }) => {
+        const [holder] = data["holders"] as Row[];
+        return holder?.["sticky"] === true && holder["idle"] === idle;
+      });
+
+    const lock = await mutex.lock();
+    await Promise.all([shows(ofOwn, false), shows(ofOthers, false)]);
+    await lock.release();
+    await shows(ofOwn, true);
+    await shows(listenTo(`${await serve()}/events?queue=idle%2Fa`), false);
   });
 
   test("of a queue have the reasons of its holder and its waiters, cut, and null of those that have none", async () => {

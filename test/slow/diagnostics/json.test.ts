@@ -87,6 +87,10 @@ beforeAll(async () => {
   got.set("LockPage", await list(cluster, "json/"));
   got.set("HoldSnapshot", cluster.snapshot().holds[0]!);
   got.set("SessionSnapshot", cluster.snapshot().sessions[0]!);
+  const sticky = new Mutex(cluster, "json/kept", { sticky: true });
+  await (await sticky.lock()).release();
+  await (await sticky.lock()).release();
+  got.set("KeptSnapshot", cluster.snapshot().kept[0]!);
   await using other = await Session.open(cluster);
   const waiting = new Mutex(other, "json/held").lock();
   await until(() => cluster.snapshot().waits[0]?.revision !== undefined);

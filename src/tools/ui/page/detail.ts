@@ -9,6 +9,14 @@ import { Trend } from "./trend.js";
 const LOCK = { free: "Free", holds: "Holds", waits: "Waiting, next one first" } as const;
 const ELECTION = { free: "No leader", holds: "Leads", waits: "Candidates, next one first" } as const;
 
+/** `total`: how many there are, listed or not. */
+function headingOf(holders: readonly Person[], words: typeof LOCK | typeof ELECTION, total: number): string {
+  if (total === 0) return words.free;
+  if (holders[0]?.isDelay) return "The holder is dead";
+  if (holders.length === total && holders.every(({ idle }) => idle)) return "Kept, idle";
+  return holders.some(({ sticky }) => sticky) ? "Held or kept" : words.holds;
+}
+
 /** One queue, beside the table or in its place. */
 export class Detail {
   readonly #section = byId("detail");
@@ -123,17 +131,7 @@ export class Detail {
       this.#sub,
       `${kindOf(kind)} · ${count(total.holders, "holder")}, ${count(total.waiters, "waiter")}`,
     );
-    const [first] = holders;
-    setText(
-      this.#heading,
-      total.holders === 0
-        ? words.free
-        : first?.isDelay
-          ? "The holder is dead"
-          : first?.sticky
-            ? "Held or kept"
-            : words.holds,
-    );
+    setText(this.#heading, headingOf(holders, words, total.holders));
     setText(this.#waiting, total.waiters === 0 ? "Nobody is waiting" : words.waits);
     const hidden = total.waiters - shownWaiters;
     setText(this.#more, hidden > 0 && waiters.length > 0 ? `and ${number(hidden)} more` : "");

@@ -113,7 +113,7 @@ class Holder extends PersonItem {
     const [person] = group;
     const { message, now } = scene;
     const since = scene.heldSince(person) ?? person.since;
-    const heldFor = person.sticky ? "held or kept for" : "for";
+    const heldFor = person.idle ? "kept, idle; here for" : person.sticky ? "held or kept for" : "for";
     const age = since === null ? "" : `${heldFor} ${duration(now - since)} · `;
     // A permit has no fence: several have it at once.
     const facts = message.kind === "semaphore" ? age.slice(0, -3) : `${age}fence ${person.revision}`;

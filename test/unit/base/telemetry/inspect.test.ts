@@ -4,6 +4,7 @@ import { connect } from "../../../../src/connect.js";
 import { Session } from "../../../../src/lock/session/cluster.js";
 import {
   type HoldSnapshot,
+  type KeptSnapshot,
   INSPECT,
   inspected,
   type InspectArguments,
@@ -69,10 +70,15 @@ const wait = (name: string): WaitSnapshot => ({
   ...{ key: undefined, revision: undefined, waitedMs: 3, ahead: undefined },
 });
 
+const kept = (name: string): KeptSnapshot => ({
+  ...{ kind: "mutex", name, leaseId: LEASE_ID, key: `${name}/6a1f`, revision: 42n, idleMs: 4 },
+});
+
 function lease(): ReportingLease {
   return {
     ...{ leaseId: LEASE_ID, owner: "web-1", state: "live", ttlSeconds: 15, remainingMs: () => 13_000 },
     holds: new Set([{ describe: () => hold("jobs/1") }, {}]),
+    kept: () => [kept("jobs/2")],
     waits: new Set([{ describe: () => wait("b") }]),
   };
 }
@@ -84,10 +90,11 @@ describe("a snapshot", () => {
     expect(snapshot).toEqual({
       sessions: [{ leaseId: LEASE_ID, owner: "web-1", state: "live", ttlSeconds: 15, remainingMs: 13_000 }],
       holds: [hold("jobs/1")],
+      kept: [kept("jobs/2")],
       waits: [wait("b")],
     });
-    const { sessions, holds, waits } = snapshot;
-    for (const part of [snapshot, sessions, holds, waits, sessions[0], holds[0], waits[0]])
+    const { sessions, holds, kept: idle, waits } = snapshot;
+    for (const part of [snapshot, ...[sessions, holds, idle, waits].flatMap((all) => [all, all[0]])])
       expect(Object.isFrozen(part)).toBe(true);
   });
 
@@ -97,6 +104,7 @@ describe("a snapshot", () => {
     expect(JSON.parse(JSON.stringify(snapshot))).toMatchObject({
       sessions: [{ leaseId: "27167" }],
       holds: [{ leaseId: "27167", revision: "41", fence: "41" }],
+      kept: [{ leaseId: "27167", revision: "42", idleMs: 4 }],
       waits: [{ names: ["a", "b"], waitedMs: 3 }],
     });
     expect(inspect(snapshot, { depth: 5 })).not.toContain("toJSON");

@@ -1,6 +1,7 @@
 // @ts-check
 // The resource's side of fenced-http.js: documents in memory, each behind a gate that rejects older fencing tokens.
-// Documents that outlive the process need the gate's `highest` stored with them, for `new FenceGate(highest)`.
+// Documents that outlive the process need the gate's `highest` and `highestTurn` stored with them, for
+// `new FenceGate(highest, highestTurn)`.
 import { once } from "node:events";
 import { createServer } from "node:http";
 import { text } from "node:stream/consumers";
@@ -25,9 +26,10 @@ async function answer(request, response) {
   if (method === "GET") return response.end(document.content);
   if (method !== "PUT") return response.writeHead(405).end();
   const token = String(headers["fencing-token"]);
-  if (!/^\d+$/.test(token)) return response.writeHead(428).end("Fencing-Token is required\n");
+  const [, fence, turn = "1"] = /^(\d+)(?:\.(\d+))?$/.exec(token) ?? [];
+  if (fence === undefined) return response.writeHead(428).end("Fencing-Token is required\n");
   try {
-    document.gate.admit(BigInt(token));
+    document.gate.admit(BigInt(fence), Number(turn));
   } catch {
     return response.writeHead(412).end(`Fencing-Token ${token} is stale\n`);
   }

@@ -11,11 +11,12 @@ try {
   await new Mutex(cluster, "rates/EUR").withLock(async (lock) => {
     const source = await fetch(SOURCE_URL);
     const value = await source.text();
-    const headers = { "Fencing-Token": lock.fence.toString() };
+    // Only a sticky lock has several turns of one fence.
+    const headers = { "Fencing-Token": `${lock.fence}.${lock.turn}` };
     const { ok, status } = await fetch(RESOURCE_URL, { method: "PUT", headers, body: value });
-    if (status === 412) throw new Error(`EUR not written: fence ${lock.fence} is stale`);
+    if (status === 412) throw new Error(`EUR not written: fence ${lock.fence}, turn ${lock.turn} is stale`);
     if (!ok) throw new Error(`EUR not written: ${RESOURCE_URL} answered ${status}`);
-    console.log(`EUR is ${value}, written under fence ${lock.fence}`);
+    console.log(`EUR is ${value}, written under fence ${lock.fence}, turn ${lock.turn}`);
   });
 } finally {
   await cluster.close();

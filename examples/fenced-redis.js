@@ -6,8 +6,12 @@ import { connect, Mutex } from "leasehold";
 
 const { ETCD_HOSTS = "http://127.0.0.1:2379", TTL_SECONDS = "15", SOURCE_URL = "" } = process.env;
 const { REDIS_URL = "redis://127.0.0.1:6379" } = process.env;
-/** Lua's numbers are doubles, exact up to 2^53 only: tokens are text here, all of the length of the largest one. */
+/**
+ * Lua's numbers are doubles, exact up to 2^53 only: fence and turn are text here, each of the length of the largest one, so that
+ * the text sorts as the pair does. Only a sticky lock has several turns of one fence.
+ */
 const FENCE_DIGITS = 19;
+const TURN_DIGITS = 16;
 const WRITE = `
   local highest = redis.call("HGET", KEYS[1], "fence")
   if highest and highest > ARGV[1] then return 0 end
@@ -21,9 +25,10 @@ try {
     const source = await fetch(SOURCE_URL);
     const value = await source.text();
     const fence = lock.fence.toString().padStart(FENCE_DIGITS, "0");
-    const written = await redis.eval(WRITE, 1, "rate:EUR", fence, value);
-    if (written === 0) throw new Error(`EUR not written: fence ${lock.fence} is stale`);
-    console.log(`EUR is ${value}, written under fence ${lock.fence}`);
+    const turn = lock.turn.toString().padStart(TURN_DIGITS, "0");
+    const written = await redis.eval(WRITE, 1, "rate:EUR", `${fence}.${turn}`, value);
+    if (written === 0) throw new Error(`EUR not written: fence ${lock.fence}, turn ${lock.turn} is stale`);
+    console.log(`EUR is ${value}, written under fence ${lock.fence}, turn ${lock.turn}`);
   });
 } finally {
   redis.disconnect();

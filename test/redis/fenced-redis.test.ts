@@ -26,8 +26,10 @@ afterAll(async () => {
 });
 
 const url = () => `redis://127.0.0.1:${redis.port}`;
-const digits = (fence: bigint) => fence.toString().padStart(19, "0");
-const write = (fence: bigint, value: string) => redis.call("EVAL", SCRIPT, 1, "key", digits(fence), value);
+const token = (fence: bigint, turn = 1) =>
+  `${fence.toString().padStart(19, "0")}.${turn.toString().padStart(16, "0")}`;
+const write = (fence: bigint, value: string, turn = 1) =>
+  redis.call("EVAL", SCRIPT, 1, "key", token(fence, turn), value);
 
 describe("examples/fenced-redis.js", { timeout: 60_000 }, () => {
   test("a holder that was paused for longer than its TTL cannot overwrite the key of the next one", async () => {
@@ -37,9 +39,9 @@ describe("examples/fenced-redis.js", { timeout: 60_000 }, () => {
 
     expect([next.code, next.stderr]).toEqual([0, ""]);
     expect(stale.code).toBe(1);
-    expect(stale.stderr).toMatch(/EUR not written: fence \d+ is stale/);
+    expect(stale.stderr).toMatch(/EUR not written: fence \d+, turn 1 is stale/);
     expect(fenceIn(stale.stderr)).toBeLessThan(fenceIn(next.stdout));
-    const row = ["fence", digits(fenceIn(next.stdout)), "value", "1.25"];
+    const row = ["fence", token(fenceIn(next.stdout)), "value", "1.25"];
     expect(await redis.call("HGETALL", "rate:EUR")).toEqual(row);
   });
 
@@ -70,5 +72,16 @@ describe("examples/fenced-redis.js", { timeout: 60_000 }, () => {
 
     expect(await write(fence, "again")).toBe(1);
     expect(await write(2n ** 63n - 1n, "last")).toBe(1);
+  });
+
+  test("its script refuses a lower turn of the same fence, and none of a higher one", async () => {
+    expect(await write(9n, "ninth", 9)).toBe(1);
+    expect(await write(9n, "tenth", 10)).toBe(1);
+    expect(await write(9n, "late", 9)).toBe(0);
+    expect(await redis.call("HGET", "key", "value")).toBe("tenth");
+
+    expect(await write(9n, "adopted", Number.MAX_SAFE_INTEGER)).toBe(1);
+    expect(await write(10n, "next")).toBe(1);
+    expect(await write(9n, "late", Number.MAX_SAFE_INTEGER)).toBe(0);
   });
 });

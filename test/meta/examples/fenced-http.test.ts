@@ -21,7 +21,7 @@ describe("examples/fenced-http.js", () => {
 
     expect([next.code, next.stderr]).toEqual([0, ""]);
     expect(stale.code).toBe(1);
-    expect(stale.stderr).toMatch(/EUR not written: fence \d+ is stale/);
+    expect(stale.stderr).toMatch(/EUR not written: fence \d+, turn 1 is stale/);
     expect(fenceIn(stale.stderr)).toBeLessThan(fenceIn(next.stdout));
     expect(await (await fetch(document)).text()).toBe("1.25");
   }, 60_000);
@@ -38,6 +38,12 @@ describe("examples/fenced-http.js", () => {
     expect(await put("9007199254740993", "newest")).toBe(204);
     expect(await put("9007199254740992", "older")).toBe(412);
     expect(await put("1", "another document", "/b")).toBe(204);
+    expect(await put("9007199254740993.2", "second turn")).toBe(204);
+    expect([await put("9007199254740993.1", "late"), await put("9007199254740993", "late")]).toEqual([
+      412, 412,
+    ]);
+    expect(await put("9007199254740993.2", "newest")).toBe(204);
+    expect(await put("7.", "no turn")).toBe(428);
     expect(await put(undefined, "no token")).toBe(428);
     expect(await put("-1", "no number")).toBe(428);
     expect(await put("", "empty")).toBe(428);

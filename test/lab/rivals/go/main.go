@@ -88,7 +88,7 @@ func (w *worker) obey(c command) {
 	switch c.Do {
 	case "claim":
 		w.claim(c.ID)
-	case "acquire":
+	case "acquire", "tryAcquire":
 		go w.acquire(c)
 	case "release":
 		go w.release(c.ID)
@@ -129,7 +129,11 @@ func (w *worker) acquire(c command) {
 		return
 	}
 	mutex := concurrency.NewMutex(session, c.Name)
-	if err := mutex.Lock(ctx); err != nil {
+	lock := mutex.Lock
+	if c.Do == "tryAcquire" {
+		lock = tryLock(mutex)
+	}
+	if err := lock(ctx); err != nil {
 		w.refused(c.ID, err)
 		return
 	}
@@ -137,6 +141,14 @@ func (w *worker) acquire(c command) {
 	w.take(c.ID, hold{mutex, session})
 	w.tell(line{T: t, K: "granted", ID: c.ID, Token: fence(mutex)})
 	go w.tellLoss(c.ID, session)
+}
+
+// tryLock is the method of that name, which the client of etcd 3.4 doesn't have.
+func tryLock(mutex interface{}) func(context.Context) error {
+	if m, has := mutex.(interface{ TryLock(context.Context) error }); has {
+		return m.TryLock
+	}
+	return func(context.Context) error { return errors.New("no TryLock") }
 }
 
 // fence is the number that IsOwner compares: the create revision of the key.

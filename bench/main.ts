@@ -22,7 +22,7 @@ const RESULTS = new URL("./RESULTS.md", import.meta.url);
 const PLOT = new URL("./plot.svg", import.meta.url);
 const EX_USAGE = 64;
 /** The peers that consist of leasehold's own code. */
-const OWN: readonly PeerName[] = ["leasehold", "leasehold-etcd3", "bare-http2"];
+const OWN: readonly PeerName[] = ["leasehold", "leasehold-sticky", "leasehold-etcd3", "bare-http2"];
 
 async function main(): Promise<void> {
   const options = optionsOrUsage();

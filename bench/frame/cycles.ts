@@ -47,6 +47,31 @@ export function handOvers(cycles: readonly Cycle[]): number[] {
 export const waitsMs = (cycles: readonly Cycle[]) =>
   cycles.map(({ asked, granted }) => (granted - asked) / MS);
 
+/**
+ * Milliseconds that each of `foreign` waited after the end of the hold that it met, of the contender of the same number in `own`: its
+ * whole wait if it met none.
+ */
+export function beyondSectionMs(own: readonly Cycle[], foreign: readonly Cycle[]): number[] {
+  return foreign.map(({ contender, asked, granted }) => {
+    const met = own.find(
+      (hold) => hold.contender % MOST === contender % MOST && hold.granted <= asked && asked < hold.released,
+    );
+    return (granted - (met?.released ?? asked)) / MS;
+  });
+}
+
+/** What a process that locks and releases as fast as it can has noted within the span. */
+export function pairsOf(journal: readonly number[], { from, to }: Span) {
+  const rows = Array.from({ length: journal.length / 3 }, (_, row) => {
+    const [at = 0, pairs = 0, tookNs = 0] = journal.slice(3 * row, 3 * row + 3);
+    return { at, pairs, tookNs };
+  }).filter(({ at }) => at >= from && at < to);
+  const [first, ...others] = rows;
+  const count = others.reduce((sum, { pairs }) => sum + pairs, 0);
+  const seconds = ((others.at(-1)?.at ?? NaN) - (first?.at ?? NaN)) / (1000 * MS);
+  return { rate: count / seconds, p50: median(others.map(({ tookNs }) => tookNs / 1000)) };
+}
+
 export const perSecond = (count: number, { from, to }: Span) => count / ((to - from) / (1000 * MS));
 
 /** For the hand-overs within a span. */

@@ -78,6 +78,11 @@ export class EtcdGround implements Ground {
     return count("started") - count("handled");
   }
 
+  /** The number of watches, on all streams. */
+  async watches(): Promise<number> {
+    return (await this.#member.metrics(SLOW)).get("etcd_debugging_mvcc_watcher_total") ?? NaN;
+  }
+
   /** Resolves when no client has sent anything for a second. */
   async calm(): Promise<void> {
     const meterOf = await this.meter();

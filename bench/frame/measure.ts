@@ -107,7 +107,11 @@ function costsOf(all: readonly Cycle[], { span, cpuMicros, spent, counted }: Mea
 }
 
 /** Code that a process has just loaded is not compiled yet, and ten times slower: a short run would measure that. */
-async function warmUp(field: Field, cold: readonly ContenderProcess[], plan: Run): Promise<void> {
+export async function warmUp(
+  field: Field,
+  cold: readonly ContenderProcess[],
+  plan: Pick<Run, "kind">,
+): Promise<void> {
   if (field.scale.quick || field.peer.compiled || cold.length === 0) return;
   for (let n = 0; n < WARM_UP.connections; n++)
     await warmOverOne(field, cold, { ...plan, name: `warm-${n}` });

@@ -3,6 +3,7 @@ import type { Connect } from "./client.js";
 /** Loaded on demand: a process has only its own peer's client in memory. */
 export const adapters = {
   leasehold: async () => (await import("./leasehold.js")).connect,
+  "leasehold-sticky": async () => (await import("./leasehold.js")).connectSticky,
   "leasehold-etcd3": async () => (await import("./leasehold.js")).connectOverEtcd3,
   "bare-http2": async () => (await import("./bare-http2.js")).connect,
   "node-http2": async () => (await import("./node-http2.js")).connect,

@@ -3,7 +3,7 @@ import type { Connect } from "./client.js";
 
 /** With the options given here, or leasehold's defaults. */
 const connecting =
-  (options: { readonly transport?: "etcd3" }): Connect =>
+  (options: { readonly transport?: "etcd3" }, ofLock?: { readonly sticky: true }): Connect =>
   async ({ addresses, ttlSeconds, build }) => {
     const leasehold = await load(build);
     const hosts = addresses.map((address) => `http://${address}`);
@@ -13,7 +13,7 @@ const connecting =
         const session = await leasehold.Session.open(cluster, { ttlSeconds });
         return {
           lockable(name) {
-            const mutex = new leasehold.Mutex(session, name);
+            const mutex = new leasehold.Mutex(session, name, ofLock);
             return { lock: () => mutex.lock(), tryLock: () => mutex.tryLock() };
           },
           close: () => session.close({ drainMs: 0 }),
@@ -24,4 +24,5 @@ const connecting =
   };
 
 export const connect = connecting({});
+export const connectSticky = connecting({}, { sticky: true });
 export const connectOverEtcd3 = connecting({ transport: "etcd3" });

@@ -28,6 +28,7 @@ export interface Peer {
 
 export const PEER_NAMES = [
   "leasehold",
+  "leasehold-sticky",
   "leasehold-etcd3",
   "go",
   "bare-http2",
@@ -87,6 +88,10 @@ export const PEERS: Readonly<Record<PeerName, Peer>> = {
   leasehold: {
     ...{ name: "leasehold", title: "leasehold", ground: "etcd", queues: true },
     program: inNode("leasehold", own),
+  },
+  "leasehold-sticky": {
+    ...{ name: "leasehold-sticky", title: "leasehold, sticky", ground: "etcd", queues: true },
+    program: inNode("leasehold-sticky", own),
   },
   go: {
     ...{ name: "go", title: "Go concurrency.Mutex", ground: "etcd", queues: true, compiled: true },

@@ -45,23 +45,32 @@ async function manySessions(field: Field) {
   return figures;
 }
 
-async function manyLocks(field: Field) {
+/** `cycles`: each lock is taken and released so often; held if undefined. */
+async function manyLocks(field: Field, cycles?: number) {
   const processes = await field.crew.processes(1);
   const [process] = processes as readonly [ContenderProcess];
   const contenders = partOf(LOCKS, field);
   await open(field, processes, [1]);
   const { heapBytes: before } = await process.look({ collect: true });
-  await startAll(processes, [{ kind: "cycle", name: field.name, names: "each", contenders, forMs: 0 }]);
-  await untilGranted(process, contenders);
+  await startAll(processes, [{ ...cycling(cycles), name: field.name, names: "each", contenders, forMs: 0 }]);
+  await untilGranted(process, contenders * (cycles ?? 1));
   if (!field.scale.quick) await etcdOf(field).calm();
   const { heapBytes: after } = await process.look({ collect: true });
   const figures = await idle(field, process);
+  const watches = await etcdOf(field).watches();
   await process.stop();
-  return { ...figures, heap: (after - before) / contenders / 1024 };
+  return { ...figures, watches, heap: (after - before) / contenders / 1024 };
 }
+
+const cycling = (cycles: number | undefined) =>
+  ({ kind: "cycle", ...(cycles !== undefined && { cycles, holdMs: 0 }) }) as const;
+
+/** The first lock of a name is plain, and the key of the second one stays. */
+const UNTIL_KEPT = 2;
 
 const ONE_SESSION = `${LOCKS.toLocaleString("en")} locks held by one session`;
 const ALL_SESSIONS = `${SESSIONS.toLocaleString("en")} sessions of one process`;
+const KEPT = `${LOCKS.toLocaleString("en")} locks kept by one session, and held by nobody`;
 const peers = ["leasehold", "go"] as const;
 
 export const idleness: Question = {
@@ -72,11 +81,13 @@ export const idleness: Question = {
     { figure: "percent", title: "% of a core" },
     { figure: "renewals", title: "renewals per TTL/3" },
     { figure: "streams", title: "keepalive streams" },
+    { figure: "watches", title: "watches" },
     { figure: "heap", title: "KiB of heap per lock" },
   ],
   cases: () => [
     { name: ALL_SESSIONS, peers, rounds: 1, run: manySessions },
-    { name: ONE_SESSION, peers, rounds: 1, run: manyLocks },
+    { name: ONE_SESSION, peers, rounds: 1, run: (field) => manyLocks(field) },
+    { name: KEPT, peers: ["leasehold-sticky"], rounds: 1, run: (field) => manyLocks(field, UNTIL_KEPT) },
   ],
   // Shares of a core and heap: as much as with the transport etcd3.
   targets: [
@@ -91,6 +102,10 @@ export const idleness: Question = {
     {
       title: "% of a core for 10,000 held locks",
       ...{ case: ONE_SESSION, peer: "leasehold", figure: "percent", bound: { atMost: 0.074 } },
+    },
+    {
+      title: "% of a core for 10,000 kept locks",
+      ...{ case: KEPT, peer: "leasehold-sticky", figure: "percent", bound: { atMost: 0.05 } },
     },
     {
       title: "KiB of heap for each of 10,000 held locks",

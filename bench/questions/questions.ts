@@ -10,11 +10,12 @@ import { idleness } from "./idle.js";
 import { latency } from "./latency.js";
 import type { Question } from "./question.js";
 import { roundTrips } from "./round-trips.js";
+import { again, stickyCrowd, strangers } from "./sticky.js";
 import { takeOver } from "./take-over.js";
 import { transport } from "./transport.js";
 import { tryLock } from "./try-lock.js";
 
 export const QUESTIONS: readonly Question[] = [
   ...[transport, alone, handOvers, follower, busyEtcd, latency, distinct, tryLock],
-  ...[idleness, crowd, takeOver, fairness, footprint, roundTrips],
+  ...[idleness, crowd, takeOver, fairness, footprint, roundTrips, again, strangers, stickyCrowd],
 ];

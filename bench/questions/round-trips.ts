@@ -78,6 +78,7 @@ const ROWS: readonly (readonly [
   ["tryLock", 1, ALL],
   ["lockAll of 5", 1, OWN],
   ["hand-over", 1, SESSIONS],
+  ["lock that another process keeps", 2, OWN],
   ["campaign", 1, SESSIONS],
   ["proclaim", 1, SESSIONS],
   ["once, new slot", 2, OWN],

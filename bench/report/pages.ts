@@ -6,7 +6,8 @@ import type { Report } from "./report.js";
 import { figure, reportText } from "./text.js";
 
 const COLORS: Readonly<Record<PeerName, string>> = {
-  ...{ leasehold: "#3b82f6", "leasehold-etcd3": "#06b6d4", go: "#d97706", etcd3: "#a855f7" },
+  ...{ leasehold: "#3b82f6", "leasehold-sticky": "#1d4ed8", "leasehold-etcd3": "#06b6d4" },
+  ...{ go: "#d97706", etcd3: "#a855f7" },
   ...{ bare: "#808890", "bare-http2": "#808890", "node-http2": "#808890", "grpc-js": "#808890" },
   ...{ redlock: "#dc2626", "redlock-fsync": "#dc2626" },
   ...{ "redis-semaphore": "#16a34a", "redis-semaphore-fsync": "#16a34a" },

@@ -35,6 +35,7 @@ export class Cycles {
   async #contend(contender: number, lockable: Lockable): Promise<void> {
     const once = { cycle: this.#once, try: this.#tryOnce, call: this.#callOnce }[this.task.kind];
     try {
+      if (this.task.afterMs) await delay(this.task.afterMs * (contender + 1));
       for (let cycle = 0; cycle !== this.task.cycles && !this.#stopped.signal.aborted; cycle++)
         await once.call(this, contender, lockable);
     } catch (error) {

@@ -5,6 +5,7 @@ import { adapters, type AdapterName } from "../peers/adapters.js";
 import type { BareKey, Client, Session } from "../peers/client.js";
 import { Cycles } from "./cycles.js";
 import type { Answer, At, Command, Connection, Look, Start, StepName, Stopped, Task } from "./protocol.js";
+import { Pairs } from "./pairs.js";
 import { Requests } from "./requests.js";
 
 /** The resolution of the histogram of event-loop delays, which includes it. */
@@ -20,7 +21,7 @@ const turns = monitorEventLoopDelay({ resolution: TICK_MS });
 let where: Connection;
 let client: Client;
 let sessions: readonly Session[] = [];
-let running: Cycles | Requests | undefined;
+let running: Cycles | Pairs | Requests | undefined;
 
 async function open(connection: Connection): Promise<true> {
   where = connection;
@@ -32,11 +33,14 @@ async function open(connection: Connection): Promise<true> {
 async function start(task: Task): Promise<true> {
   // Its timer would add to the cost that is measured of idle processes.
   if ("contenders" in task && task.stalls) turns.enable();
-  running =
-    "contenders" in task
-      ? new Cycles(sessions, task)
-      : await Requests.start(await bareKeyOf(task.name), task);
+  running = await runningOf(task);
   return true;
+}
+
+async function runningOf(task: Task): Promise<Cycles | Pairs | Requests> {
+  if ("contenders" in task) return new Cycles(sessions, task);
+  if (task.kind === "pairs") return new Pairs((sessions[0] as Session).lockable(task.name));
+  return Requests.start(await bareKeyOf(task.name), task);
 }
 
 /** Loaded on demand: etcd3 would be in the memory of the other peers. */

@@ -30,6 +30,7 @@ export type StepName =
   | "20 locks of 20 names"
   | "lockAll of 5"
   | "hand-over"
+  | "lock that another process keeps"
   | "campaign"
   | "proclaim"
   | "once, new slot"
@@ -62,15 +63,23 @@ export interface CycleTask {
   readonly holdMs?: number;
   /** If missing, until the task is stopped. */
   readonly cycles?: number;
+  /** The first contender begins after this time, and each other one so much later than the one before. */
+  readonly afterMs?: number;
   /** Clients that poll stop after this time. */
   readonly forMs: number;
   /** Whether to measure stalls of the event loop. */
   readonly stalls?: boolean;
 }
 
-export type Task =
-  | CycleTask
-  /** For bare requests only: */
+/** One lock and its release after the other, as fast as they go. */
+export interface PairsTask {
+  readonly kind: "pairs";
+  readonly name: string;
+}
+
+export type Task = CycleTask | PairsTask | BareTask;
+
+export type BareTask =
   | { readonly kind: "watch"; readonly name: string }
   | { readonly kind: "delete"; readonly name: string; readonly everyMs: number }
   | { readonly kind: "write"; readonly name: string; readonly perSecond: number };
@@ -87,7 +96,8 @@ export interface Look {
 
 /**
  * Times are in nanoseconds of the monotonic clock, which all processes of a machine share. For a cycle: the contender,
- * and when it requested, was granted and released the lock. For a watch or a deletion: the time and the revision.
+ * and when it requested, was granted and released the lock. For pairs: the time, how many locks and releases since the last one,
+ * and how long one lock of them took. For a watch or a deletion: the time and the revision.
  */
 export interface Stopped {
   readonly journal: readonly number[];

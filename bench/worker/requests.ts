@@ -2,7 +2,7 @@
 import { setTimeout as delay } from "node:timers/promises";
 import type { BareKey } from "../peers/client.js";
 import { now } from "./clock.js";
-import type { CycleTask, Task } from "./protocol.js";
+import type { BareTask } from "./protocol.js";
 
 /** Writes come in small groups, because timers are no more precise. */
 const GROUP_MS = 10;
@@ -13,7 +13,7 @@ export class Requests {
   #stopped = false;
   #ended: Promise<unknown> = Promise.resolve();
 
-  static async start(key: BareKey, task: Exclude<Task, CycleTask>): Promise<Requests> {
+  static async start(key: BareKey, task: BareTask): Promise<Requests> {
     const requests = new Requests(key);
     if (task.kind === "watch") await requests.#watch();
     else requests.#ended = task.kind === "delete" ? requests.#delete(task) : requests.#write(task);

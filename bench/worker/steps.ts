@@ -97,6 +97,16 @@ export async function leaseholdSteps(build: string | undefined): Promise<Steps> 
       await Promise.all(clusters.map(close));
       return ms;
     },
+    "lock that another process keeps": async (at) => {
+      const clusters = await Promise.all([connected(at), connected({ ...at, name: `${at.name}-other` })]);
+      const keeper = new Mutex(clusters[0], at.name, { sticky: true });
+      // The first lock of a name is plain.
+      for (let n = 0; n < 2; n++) await (await keeper.lock()).release();
+      await delay(SETTLE_MS);
+      const ms = await timed(() => new Mutex(clusters[1], at.name).lock());
+      await Promise.all(clusters.map(close));
+      return ms;
+    },
     campaign: warm((cluster, name) => timed(() => new Election(cluster, name).campaign("me"))),
     proclaim: warm(async (cluster, name) => {
       const leadership = await new Election(cluster, name).campaign("me");

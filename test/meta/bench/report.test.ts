@@ -1,9 +1,11 @@
 import { describe, expect, it } from "vitest";
 import {
+  beyondSectionMs,
   cyclesOf,
   handOvers,
   latencies,
   longestWaitMs,
+  pairsOf,
   percentToOthers,
   within,
 } from "../../../bench/frame/cycles.js";
@@ -54,6 +56,18 @@ describe("what contenders noted", () => {
     expect(longestWaitMs(cycles, span, 2)).toBe(70);
     expect(longestWaitMs(cycles.slice(0, 1), span, 1)).toBe(40);
     expect(longestWaitMs(cycles, span, 3)).toBe(100);
+  });
+
+  it("counts a wait from the end of the section that it met, by the name that both want", () => {
+    const own = cyclesOf([journal([0, 0, 0, 20], [0, 20, 20, 40], [1, 0, 0, 99])]);
+    const foreign = cyclesOf([journal([0, 30, 43, 50], [1, 100, 104, 105])]);
+    expect(beyondSectionMs(own, foreign)).toEqual([3, 4]);
+  });
+
+  it("counts pairs between the first and the last look within the span", () => {
+    const noted = [50, 9, 7000, 100, 10, 9000, 150, 20, 1000, 200, 40, 3000, 250, 9, 7000];
+    const journalOf = noted.map((value, n) => (n % 3 === 0 ? value * MS : value));
+    expect(pairsOf(journalOf, { from: 100 * MS, to: 250 * MS })).toEqual({ rate: 600, p50: 2 });
   });
 });
 

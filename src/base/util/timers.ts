@@ -34,6 +34,8 @@ export class Timers {
   #timerAt = Infinity;
   /** See `moment`. */
   #moment: Moment | undefined;
+  /** See `turnMs`. */
+  #turnSince: number | undefined;
 
   /** `keepsAlive`: the process does not end while any is there. */
   constructor(
@@ -53,6 +55,19 @@ export class Timers {
   moment(): Moment {
     const isFresh = this.#moment && this.clock.monotonic() - this.#moment.monotonic < 1;
     return isFresh ? this.#moment! : (this.#moment = this.clock.now());
+  }
+
+  /**
+   * Milliseconds since the first call of this in the same turn of the event loop: calls that wait for no event could keep all events
+   * from being read.
+   */
+  turnMs(): number {
+    const now = this.clock.monotonic();
+    if (this.#turnSince === undefined) {
+      this.#turnSince = now;
+      this.clock.afterPendingEvents(() => (this.#turnSince = undefined));
+    }
+    return now - this.#turnSince;
   }
 
   /** Calls `run` at `at`, of the time that `now` returns, together with all others of that time. */

@@ -36,6 +36,25 @@ async function keep(name: string, take = (): Promise<Held> => new Mutex(two.hold
 
 const locked = async (name: string) => new Mutex(two.holder, name, STICKY).lock();
 
+/** So often would it be taken again within a second or two. */
+const MANY = 500_000;
+
+test("is passed on by a process that takes it again without a pause", async () => {
+  const name = "no-pause";
+  await keep(name);
+  const others: Held[] = [];
+  const asking = new Mutex(two.session, name).lock().then((lock) => {
+    others.push(lock);
+    return lock.release();
+  });
+
+  let times = 0;
+  for (; others.length === 0 && times < MANY; times++) await (await locked(name)).release();
+
+  expect(times).toBeLessThan(MANY);
+  await asking;
+});
+
 describe.each(sticky)("%s that is sticky", (what, subject: Subject) => {
   const nameOf = (of: string) => `${slug(what)}/${of}`;
   const take = (name: string) => subject.take(two.holder, name, undefined, STICKY);

@@ -48,15 +48,16 @@ export const waitsMs = (cycles: readonly Cycle[]) =>
   cycles.map(({ asked, granted }) => (granted - asked) / MS);
 
 /**
- * Milliseconds that each of `foreign` waited after the end of the hold that it met, of the contender of the same number in `own`: its
- * whole wait if it met none.
+ * Milliseconds that each of `foreign` waited outside of the last section before its grant, which is of the contender of the same number
+ * in `own`: an earlier section counts as a part of the wait.
  */
-export function beyondSectionMs(own: readonly Cycle[], foreign: readonly Cycle[]): number[] {
+export function besideLastSectionMs(own: readonly Cycle[], foreign: readonly Cycle[]): number[] {
   return foreign.map(({ contender, asked, granted }) => {
-    const met = own.find(
-      (hold) => hold.contender % MOST === contender % MOST && hold.granted <= asked && asked < hold.released,
+    const last = own.findLast(
+      (hold) => hold.contender % MOST === contender % MOST && hold.released <= granted,
     );
-    return (granted - (met?.released ?? asked)) / MS;
+    const met = last ? Math.max(0, last.released - Math.max(last.granted, asked)) : 0;
+    return (granted - asked - met) / MS;
   });
 }
 

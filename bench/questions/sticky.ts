@@ -1,6 +1,6 @@
 // Locks whose key stays with the session after a release.
 import { setTimeout as delay } from "node:timers/promises";
-import { beyondSectionMs, cyclesOf, pairsOf } from "../frame/cycles.js";
+import { besideLastSectionMs, cyclesOf, pairsOf } from "../frame/cycles.js";
 import { etcdOf, type Field } from "../frame/field.js";
 import type { ContenderProcess } from "../frame/contender-process.js";
 import { callsOf, measure, open, startAll, untilGranted, warmUp } from "../frame/measure.js";
@@ -77,7 +77,7 @@ async function first(field: Field) {
   return { p50: median(times), longest: Math.max(...times) };
 }
 
-const HAMMERED = "beyond the section of a process that takes it again and again";
+const HAMMERED = "wait beside the last section of a process that takes it again and again";
 const SECTION_MS = 20;
 /** Each wants a name of its own: a name that was asked for is plain for a while. */
 const STRANGERS = 20;
@@ -97,7 +97,7 @@ async function hammered(field: Field) {
   ]);
   await untilGranted(stranger, STRANGERS);
   const [own = [], foreign = []] = await Promise.all(processes.map((process) => process.stop()));
-  const waits = beyondSectionMs(cyclesOf([own]), cyclesOf([foreign]));
+  const waits = besideLastSectionMs(cyclesOf([own]), cyclesOf([foreign]));
   return { p50: median(waits), longest: Math.max(...waits) };
 }
 
@@ -123,7 +123,7 @@ export const strangers: Question = {
       bound: { atMost: 2 },
     },
     {
-      title: "longest wait beyond the running section, ms",
+      title: "longest wait beside the running section, ms",
       ...{ case: HAMMERED, peer: "leasehold-sticky", figure: "longest", bound: { atMost: 5 } },
     },
   ],

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import {
-  beyondSectionMs,
+  besideLastSectionMs,
   cyclesOf,
   handOvers,
   latencies,
@@ -58,10 +58,10 @@ describe("what contenders noted", () => {
     expect(longestWaitMs(cycles, span, 3)).toBe(100);
   });
 
-  it("counts a wait from the end of the section that it met, by the name that both want", () => {
-    const own = cyclesOf([journal([0, 0, 0, 20], [0, 20, 20, 40], [1, 0, 0, 99])]);
-    const foreign = cyclesOf([journal([0, 30, 43, 50], [1, 100, 104, 105])]);
-    expect(beyondSectionMs(own, foreign)).toEqual([3, 4]);
+  it("leaves the last section out of a wait, by the name that both want", () => {
+    const own = cyclesOf([journal([0, 0, 0, 20], [0, 20, 20, 40], [0, 44, 44, 60], [1, 0, 0, 99])]);
+    const foreign = cyclesOf([journal([0, 18, 43, 44], [1, 100, 104, 105])]);
+    expect(besideLastSectionMs(own, foreign)).toEqual([5, 4]);
   });
 
   it("counts pairs between the first and the last look within the span", () => {

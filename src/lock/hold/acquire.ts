@@ -37,9 +37,6 @@ const TRY_TIMEOUT_MS = 5000;
 /** An attempt that lasted longer has waited in a queue: its session did not end at once, as the one before it may have. */
 const LONG_ATTEMPT_MS = 5000;
 
-/** Who takes a kept key again without a pause lets the loop turn so often: the event that asks for the key has to be read, too. */
-const MAX_TURN_MS = 2;
-
 /** A call that waits in one queue or several. */
 export interface TurnWaiter<T> {
   readonly granted: Promise<T>;
@@ -388,11 +385,6 @@ export function acquireHold<H extends HoldHandle>(
 ): Promise<H> {
   try {
     const wait = check();
-    const { timers, clock } = plain.source.services;
-    if (plain.options.sticky && timers.turnMs() > MAX_TURN_MS && isKept(plain))
-      return new Promise<void>((resolve) => void clock.afterPendingEvents(resolve)).then(() =>
-        acquireHold(plain, () => wait),
-      );
     const target = wait.reason === undefined ? plain : { ...plain, reason: wait.reason };
     const kept = plain.options.sticky && !acquireChannel.hasSubscribers && takeKept(target, wait);
     if (kept) return Promise.resolve(kept).then((entry) => taken(entry, target));
@@ -415,12 +407,6 @@ function taken<H extends HoldHandle>(entry: JoinedEntry, target: HoldTarget<H>):
     throw error;
   }
   return started(entry, target);
-}
-
-function isKept({ source, name }: JoinTarget): boolean {
-  if (source.services.closed.aborted) return false;
-  const tenures = source.standing?.()?.locks?.known(name)?.tenures ?? [];
-  return tenures.some(({ mayBeTaken }) => mayBeTaken);
 }
 
 /** The short way of a sticky lock whose key its session keeps. Every other case, and each error of `acquire`, is left to the long way. */

@@ -9,6 +9,7 @@
 //   event                                              held                      kept
 //   release                                            kept                      -
 //   a read after the watch: the key, and no stranger   clear                     clear: the next in line holds
+//   2 ms without a turn of the event loop              -                         not clear until pending events are read
 //   an entry of another session joins (1)              over                      over, the key leaves
 //   the watch moves or is refused; the key is gone     over                      over, the key leaves
 //   a call of this session that can't use the key      over                      over, the key leaves
@@ -25,6 +26,8 @@ import type { Queue } from "./queue.js";
 /** It bounds the damage of a lost event, and the watches of names that nobody uses any more. */
 const MAX_KEPT_MS = 300_000;
 const KEPT_GRAIN_MS = 1000;
+/** Holds that follow each other without a request let the event loop turn so often: an event that asks for the key has to be read. */
+const MAX_TURN_MS = 2;
 
 /** The time in which one session has one key, for one hold after the other. */
 export class Tenure implements Timed {
@@ -93,6 +96,10 @@ export class Tenure implements Timed {
       if (this.dueAt === 0) this.#timers.set(this, MAX_KEPT_MS, KEPT_GRAIN_MS);
     }
     this.#state = "kept";
+    if (this.#clear && this.#timers.turnMs() > MAX_TURN_MS) {
+      this.#clear = false;
+      this.queue.lease.services.clock.afterPendingEvents(() => this.clear());
+    }
     return true;
   }
 
@@ -154,6 +161,7 @@ const MAX_PAUSE_MS = 10_000;
 interface Use {
   /** How often another session has asked, without a pause that was long enough. */
   demands: number;
+  /** Infinity: it was not locked yet. */
   plainUntil: number;
   /** Create revision of the last key of another session that a try has asked for. */
   asked?: bigint;
@@ -169,16 +177,16 @@ export class Stickiness {
   /** Whether the key of this join may stay. The first one is plain: a name that is used once costs no watch. */
   begins(name: string): boolean {
     const use = this.#names.get(name);
-    if (use) return this.timers.now() >= use.plainUntil;
-    this.#set(name, { demands: 0, plainUntil: 0 });
+    if (use && use.plainUntil < Infinity) return this.timers.now() >= use.plainUntil;
+    this.#set(name, { ...use, demands: 0, plainUntil: 0 });
     return false;
   }
 
   /** Whether a try has not asked for this key of another session before. */
   mayAsk(name: string, key: bigint): boolean {
-    const use = this.#names.get(name) ?? { demands: 0, plainUntil: 0 };
-    if (use.asked === key) return false;
-    this.#set(name, { ...use, asked: key });
+    const use = this.#names.get(name);
+    if (use?.asked === key) return false;
+    this.#set(name, { demands: 0, plainUntil: Infinity, ...use, asked: key });
     return true;
   }
 

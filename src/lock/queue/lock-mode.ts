@@ -47,6 +47,8 @@ export interface Predecessor {
   readonly revision: bigint | undefined;
   /** Whether our turn is known to come with the end of this one. */
   readonly holder: boolean;
+  /** Nobody may have it, and its session gives it back when it hears of us. */
+  readonly mayBeKept?: boolean;
   /** The entry before it, if one is known. */
   readonly before?: Predecessor | undefined;
   /** Whether this event is its end. An event of an earlier life of the same key is not. */
@@ -146,9 +148,14 @@ export class EntryBelow implements Predecessor {
   readonly afterPut: Predecessor | undefined;
   readonly target: WatchTarget;
   readonly revision: bigint;
+  readonly mayBeKept: boolean;
 
   constructor(
-    { key, createRevision }: Pick<KeyValue, "key" | "createRevision">,
+    {
+      key,
+      createRevision,
+      value = "",
+    }: Pick<KeyValue, "key" | "createRevision"> & Partial<Pick<KeyValue, "value">>,
     readonly holder: boolean,
     { before, afterPut }: Pick<Predecessor, "before" | "afterPut"> = {},
   ) {
@@ -156,6 +163,7 @@ export class EntryBelow implements Predecessor {
     this.afterPut = afterPut;
     this.target = { key: compactKey(key), events: afterPut ? "ALL" : "DELETE" };
     this.revision = createRevision;
+    this.mayBeKept = holder && parseEntryValue(value).sticky === true;
   }
 
   endedBy({ key, modRevision }: KeyValue): boolean {

@@ -124,7 +124,9 @@ export class PredecessorWait implements TurnListener, Timed {
     }
     // A replay from the join on misses no event, so it needs no read.
     this.#follow(from.predecessor, { startRevision: this.#fromFar ? entry.revision + 1n : 0n });
-    this.created();
+    // It ends about now. A read that goes with the watch shows that, or verifies the watch: one that follows it takes a round trip more.
+    if (from.predecessor.mayBeKept) this.read({ early: true });
+    else this.created();
   }
 
   /** The end of our own key would be reported. Far from its turn, it isn't: the session's audit of its places finds it. */

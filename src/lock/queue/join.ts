@@ -15,7 +15,8 @@ import {
   type When,
   whenEmpty,
 } from "./lock-mode.js";
-import type { LeaveBy, LockTable, Queue, SessionEntries } from "./queue.js";
+import type { LeaveBy, LockTable, Queue } from "./queue.js";
+import type { SessionEntries } from "./session-entries.js";
 import { joinRefused, joinTxn, tryTxn } from "./txns.js";
 
 /** The entry that a caller wants to put into each of its queues. */

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { LockTable } from "../../../../src/lock/queue/queue.js";
-import type { SessionEntries } from "../../../../src/lock/queue/queue.js";
+import type { SessionEntries } from "../../../../src/lock/queue/session-entries.js";
 import type { QueueEntry } from "../../../../src/lock/queue/entry.js";
 import { FakeCluster } from "../../../support/fakes/fake-connection.js";
 

@@ -2,7 +2,7 @@ import { describe, expect, test } from "vitest";
 import { EtcdRefusedError } from "../../../../src/errors.js";
 import type { Range, Txn } from "../../../../src/etcd/port.js";
 import { LockTable } from "../../../../src/lock/queue/queue.js";
-import type { SessionEntries } from "../../../../src/lock/queue/queue.js";
+import type { SessionEntries } from "../../../../src/lock/queue/session-entries.js";
 import type { JoinedEntry, QueueEntry } from "../../../../src/lock/queue/entry.js";
 import { FakeCluster, HEADER, LEASE_ID } from "../../../support/fakes/fake-connection.js";
 import { type FakeCall, keyValue } from "../../../support/fakes/fake-member.js";

@@ -1,0 +1,161 @@
+// A session's keys under one name: their numbers, and the entries of the queue that they are.
+import { KindMismatchError } from "../../errors.js";
+import type { Range } from "../../etcd/port.js";
+import { entryKey, parseEntryValue, pathOf } from "../../keys.js";
+import { type LockKind, mayMeet } from "../../kinds.js";
+import type { AdoptedEntry } from "../session/cleanup.js";
+import type { Lease } from "../session/lease.js";
+import { type EntryParts, type JoinedEntry, QueueEntry } from "./entry.js";
+import { exclusive, type RangeResult } from "./lock-mode.js";
+
+const NONE: readonly JoinedEntry[] = [];
+
+/** The numbers of the keys in one directory. */
+interface Numbers {
+  /** Released numbers, used before new ones. */
+  readonly free: number[];
+  highest: number;
+  used: number;
+}
+
+/**
+ * The numbers of one session's keys, by the directory of the keys, whichever queue uses them: the readers of `a` have their
+ * keys in the directory of a mutex `a/read`.
+ */
+export class KeyNumbers {
+  readonly #byDirectory = new Map<string, Numbers>();
+
+  constructor(private readonly lease: Lease) {}
+
+  next(directory: string): number {
+    const numbers = this.#in(directory);
+    const isTaken = (n: number): boolean =>
+      this.lease.sweeper.isTaken(entryKey(directory, this.lease.leaseId, n));
+    // A late put may create a key with a released number, and an adopted entry has brought its own number.
+    const last = numbers.free.findLastIndex((n) => !isTaken(n));
+    if (last >= 0) return numbers.free.splice(last, 1)[0] as number;
+    do numbers.highest++;
+    while (isTaken(numbers.highest));
+    return numbers.highest;
+  }
+
+  take(entry: QueueEntry): void {
+    if (this.lease.sweeper.take(entry)) this.#in(entry.directory).used++;
+  }
+
+  /** Frees the number, unless a late put may still create its key. */
+  release(entry: QueueEntry): void {
+    if (!this.lease.sweeper.release(entry)) return;
+    // Until now, a late put of this key was taken for this entry's.
+    if (entry.inDoubt) this.doubt(entry);
+    const { directory, n } = entry;
+    const numbers = this.#in(directory);
+    numbers.free.push(n);
+    // Names come and go (one per user, for example): keep only what is in use.
+    if (--numbers.used === 0) this.#byDirectory.delete(directory);
+  }
+
+  /** The key may exist, or may still be put, without being this entry's: no other entry gets it for a while. */
+  doubt(entry: QueueEntry): void {
+    this.lease.sweeper.doubt(entry.key);
+  }
+
+  #in(directory: string): Numbers {
+    const known = this.#byDirectory.get(directory);
+    if (known) return known;
+    const numbers = { free: [], highest: 0, used: 0 };
+    this.#byDirectory.set(directory, numbers);
+    return numbers;
+  }
+}
+
+/** The entry that a caller wants to put. The defaults are those of a mutex. */
+type Wanted = Partial<Pick<EntryParts, "mode" | "value" | "kind" | "reason" | "sticky">>;
+
+/** The entries of one session under one name, of any mode. */
+export class SessionEntries {
+  /** Entries that have joined and are not known to be gone, by create revision. */
+  #joined: readonly JoinedEntry[] = NONE;
+
+  constructor(
+    private readonly lease: Lease,
+    private readonly name: string,
+    private readonly keyNumbers: KeyNumbers,
+  ) {}
+
+  /** Oldest first. */
+  get joined(): readonly JoinedEntry[] {
+    return this.#joined;
+  }
+
+  make({ mode = exclusive, ...wanted }: Wanted = {}): QueueEntry {
+    const { lease, name } = this;
+    const n = this.keyNumbers.next(`${pathOf(lease.services, name)}${mode.folder}`);
+    const entry = new QueueEntry({ lease, name, n, mode, ...wanted });
+    this.keyNumbers.take(entry);
+    return entry;
+  }
+
+  /** An entry that an adopted lease already had. */
+  adopt({ n, value, revision }: AdoptedEntry, { mode = exclusive, kind }: Wanted = {}): JoinedEntry {
+    const { lease, name } = this;
+    const entry = new QueueEntry({ lease, name, n, mode, value, kind }).confirmed(revision);
+    if (parseEntryValue(value).sticky) entry.lastTurn();
+    this.keyNumbers.take(entry);
+    this.add(entry);
+    return entry;
+  }
+
+  /** The entry is in the queue. */
+  add(entry: JoinedEntry): void {
+    const i = this.#joined.findLastIndex(({ revision }) => revision < entry.revision) + 1;
+    this.#joined = [...this.#joined.slice(0, i), entry, ...this.#joined.slice(i)];
+  }
+
+  /** The entries that no release is deleting. A new entry cannot count on waiting for any other. */
+  get staying(): readonly JoinedEntry[] {
+    return this.#joined.filter(({ leaving }) => !leaving);
+  }
+
+  /** The entry of ours that `entry` waits for: found by revision, not by the order of calls. */
+  followedBy(entry: JoinedEntry): JoinedEntry | undefined {
+    return entry.mode.follows(entry, this.#joined.slice(0, this.#joined.indexOf(entry)));
+  }
+
+  /** The error for a caller that would wait for one of these entries, if that one is of another kind and stays. */
+  mismatch(kind: LockKind, entries: readonly JoinedEntry[]): KindMismatchError | undefined {
+    const { name } = this;
+    const found = entries.find((entry) => !entry.leaving && !mayMeet(kind, entry.kind));
+    return found && new KindMismatchError({ name, kind }, found, found.key);
+  }
+
+  /** An entry of ours that an answer should contain, and does not, is gone: the answer counts as the event of its deletion. */
+  shownBy(ranges: readonly Range[], results: readonly RangeResult[], revision: bigint): void {
+    for (const entry of this.#joined) {
+      // A session may have thousands of readers. The key of a hold matters only if a later one may take it.
+      if ((entry.inUse && !entry.sticky) || entry.leaving || entry.revision >= revision) continue;
+      const isMissing = ranges.some((range, n) => results[n] && entry.isMissingIn(range, results[n]));
+      if (isMissing) this.lease.services.watches.shownGone(entry.key, revision);
+    }
+  }
+
+  remove(entry: QueueEntry): void {
+    this.#joined = this.#joined.filter((other) => other !== entry);
+  }
+
+  /** See KeyNumbers. */
+  release(entry: QueueEntry): void {
+    this.keyNumbers.release(entry);
+  }
+
+  /** See KeyNumbers. */
+  doubt(entry: QueueEntry): void {
+    this.keyNumbers.doubt(entry);
+  }
+
+  /** The key of the entry exists with another value: from a late put, or from another process that uses the lease. */
+  takenByAnother(entry: QueueEntry): void {
+    this.doubt(entry);
+    this.release(entry);
+  }
+}

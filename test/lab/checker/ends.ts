@@ -96,16 +96,20 @@ function lostWhileWaiting(facts: Facts, place: Place, calls: readonly Call[]): b
  * place, except for a permit: of several callers that see the last free one, all but one leave again; and except to ask for the key of
  * another session's sticky lock.
  */
-function overAt({ p, outcome, aborted }: Call, place: Place, facts: Facts): bigint {
+function overAt(call: Call, place: Place, facts: Facts): bigint {
+  const { p, outcome, aborted } = call;
   const { troubles } = facts;
-  const refused = outcome?.err === "busy" && place.permits === undefined && !asksForKept(facts, place);
+  const refused = outcome?.err === "busy" && place.permits === undefined && !asksForKept(facts, place, call);
   const failed = outcome !== undefined && outcome.k !== "ok" && !refused;
   return [failed ? outcome.t : FOREVER, aborted ?? FOREVER, troubles.killedAt(p)].reduce(earlier);
 }
 
-/** The key of another session's sticky lock was there when the place was created. */
-const asksForKept = ({ places }: Facts, { lock, lease, create }: Place): boolean =>
+/** The key of another session's sticky lock was there before the place, and during the call. */
+const asksForKept = ({ places }: Facts, { lock, lease, create }: Place, { invoked }: Call): boolean =>
   (places.get(lock) ?? []).some(
     (other) =>
-      other.sticky && other.lease !== lease && other.create < create && (other.deleted ?? create) >= create,
+      other.sticky &&
+      other.lease !== lease &&
+      other.create < create &&
+      (other.deletedSeen ?? FOREVER) > invoked,
   );

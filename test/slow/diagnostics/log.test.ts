@@ -45,7 +45,7 @@ class Lines implements Logger {
 
 const subscribed = () => Object.values(ALL).some((channel) => channel.hasSubscribers);
 
-describe("a cluster's log", { timeout: 60_000 }, () => {
+describe("a cluster's log", { timeout: 120_000 }, () => {
   test("subscribes to nothing without a logger, and to nothing after close", async () => {
     await using silent = connect({ hosts: etcd.member.endpoint });
     await new Mutex(silent, "silent").withLock(() => {});
@@ -115,7 +115,7 @@ describe("a cluster's log", { timeout: 60_000 }, () => {
     channels.acquireChannel.start.publish(call);
 
     // The first line comes after 30 s.
-    await expect.poll(() => log.count("waiting 30 s"), { timeout: 40_000, interval: 200 }).toBeGreaterThan(0);
+    await expect.poll(() => log.count("waiting 30 s"), { timeout: 100_000, interval: 200 }).toBeGreaterThan(0);
 
     const [line = ""] = log.all.filter((each) => each.includes("waiting 30 s"));
     expect(line).toMatch(

@@ -115,7 +115,9 @@ describe("a cluster's log", { timeout: 120_000 }, () => {
     channels.acquireChannel.start.publish(call);
 
     // The first line comes after 30 s.
-    await expect.poll(() => log.count("waiting 30 s"), { timeout: 100_000, interval: 200 }).toBeGreaterThan(0);
+    await expect
+      .poll(() => log.count("waiting 30 s"), { timeout: 100_000, interval: 200 })
+      .toBeGreaterThan(0);
 
     const [line = ""] = log.all.filter((each) => each.includes("waiting 30 s"));
     expect(line).toMatch(

@@ -383,7 +383,8 @@ export class Queue {
   grant(entry: JoinedEntry, { visible }: Granted, options?: CheckedLock): boolean {
     if (entry.knownGone) return false;
     entry.beginsToHold();
-    if (entry.sticky && entry.turn === 1) this.#beginTenure(entry, options?.local);
+    if (entry.sticky && entry.turn === 1 && (options?.local || !this.owner.stickiness.isPaused(this.name)))
+      this.#beginTenure(entry, options?.local);
     if (entry.mode.announcesGrant && !visible) this.#announceGrant(entry);
     let together = false;
     for (const [waiter, next] of this.#followers.of(entry)) {

@@ -177,9 +177,14 @@ export class Stickiness {
   /** Whether the key of this join may stay. The first one is plain: a name that is used once costs no watch. */
   begins(name: string): boolean {
     const use = this.#names.get(name);
-    if (use && use.plainUntil < Infinity) return this.timers.now() >= use.plainUntil;
+    if (use && use.plainUntil < Infinity) return !this.isPaused(name);
     this.#set(name, { ...use, demands: 0, plainUntil: 0 });
     return false;
+  }
+
+  /** Whether other sessions want it, too: its keys leave with their holds. */
+  isPaused(name: string): boolean {
+    return this.timers.now() < (this.#names.get(name)?.plainUntil ?? 0);
   }
 
   /** Whether a try has not asked for this key of another session before. */

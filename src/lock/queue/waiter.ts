@@ -120,6 +120,8 @@ export class Waiter implements Dependent, AuditedWait, WaitOutcome {
   }
 
   turnGranted(): void {
+    // Another session had it. To stay, the key would be watched in vain: it is asked for at once.
+    if (this.sticky && !this.options.options?.local) this.queue.contended();
     this.queue.turnCame(this, this.#turn);
   }
 

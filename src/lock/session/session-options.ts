@@ -100,7 +100,8 @@ export interface StickyLockOptions extends LockOptions {
    * After `release()`, the key stays with the session as long as no other session asks for the lock, and this session takes the lock again
    * without a request. For a process that takes the same lock again and again, while hardly anybody else does. The first lock of a name
    * is plain; from the second one on, the session watches the queue. As soon as another client joins it, a key that nobody holds leaves,
-   * and one that is held leaves with the release: the other one waits for a hand-over. A name that others ask for often is plain for a while, up to 10 s.
+   * and one that is held leaves with the release: the other one waits for a hand-over. A name that others ask for often, or
+   * whose lock was waited for, is plain for a while, up to 10 s.
    *
    * `tryLock` of another session asks for a key that stays, and gets it after a hand-over; that of Go's client is refused once. A `release()` that sends nothing can't tell of a loss that nobody has told
    * yet: `signal` and `held` tell what is known. All holds by one key have one `fence`, and a `turn` each.

@@ -307,14 +307,14 @@ export class Demand implements WatchListener {
     }
   }
 
-  /** The listeners of whom no read that has begun after them is answered. */
+  /** The listeners that have begun since the last read was sent. */
   #unread(): readonly (readonly [Holding, WantedListener])[] {
     return [...this.#asking].flatMap(([hold, listeners]) =>
       [...listeners].flatMap(([listener, last]) => (last === undefined ? [[hold, listener] as const] : [])),
     );
   }
 
-  /** These have listened since before the latest read. */
+  /** These have begun before the latest read was sent. */
   #tellNew(unread: readonly (readonly [Holding, WantedListener])[]): void {
     for (const [hold, listener] of unread) {
       const listeners = this.#asking.get(hold);

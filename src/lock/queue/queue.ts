@@ -13,6 +13,7 @@
 // (`Waiter.sessionEnded`).
 // Whatever entry is not wanted then is deleted by `leave`, which etcd must confirm, and whose answer wakes the next of ours. The entry of
 // a sticky lock may stay after a release, for the next of ours in line: see `Tenure`.
+import { KindMismatchError } from "../../errors.js";
 import type { KeyValue, Txn, TxnAnswer } from "../../etcd/port.js";
 import type { CallPolicy } from "../../etcd/retry.js";
 import { parseEntryValue, pathOf, sessionRange } from "../../keys.js";
@@ -163,7 +164,8 @@ export class Queue {
         onUnwanted: (entry) => this.leaveInBackground(entry),
       });
     } catch (error) {
-      if (error === NOT_GIVEN_BACK) return undefined;
+      // To a try, a lock of another kind is taken, too.
+      if (error === NOT_GIVEN_BACK || error instanceof KindMismatchError) return undefined;
       throw error;
     }
   }

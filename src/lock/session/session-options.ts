@@ -103,8 +103,8 @@ export interface StickyLockOptions extends LockOptions {
    * and one that is held leaves with the release: the other one waits for a hand-over. A name that others ask for often, or
    * whose lock was waited for, is plain for a while, up to 10 s.
    *
-   * `tryLock` of another session asks for a key that stays, and gets it after a hand-over; that of Go's client is refused once. A `release()` that sends nothing can't tell of a loss that nobody has told
-   * yet: `signal` and `held` tell what is known. All holds by one key have one `fence`, and a `turn` each.
+   * `tryLock` of another session asks for a key that stays, and gets it after a hand-over; that of Go's client is refused once. A
+   * `release()` that sends nothing can't tell of a loss that nobody has told yet: `signal` and `held` tell what is known. All holds by one key have one `fence`, and a `turn` each.
    * @default false
    */
   readonly sticky?: boolean | undefined;

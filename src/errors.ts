@@ -38,6 +38,8 @@ export type LeaseholdErrorCode =
   | "STALE_FENCE"
   | "DEADLOCK"
   | "KIND_MISMATCH"
+  | "SHARD_MOVED"
+  | "SHARD_COUNT"
   | "ETCD_UNAVAILABLE"
   | "ETCD_REFUSED"
   | "PACKAGE_MISSING";
@@ -400,6 +402,48 @@ export class StaleFenceError extends LeaseholdError {
   }
 }
 
+/**
+ * The abort reason of a shard's signal: the work on it has to stop. The shard stays this member's until the work has settled; then
+ * `to` owns it.
+ */
+export class ShardMovedError extends LeaseholdError {
+  readonly code = "SHARD_MOVED";
+
+  constructor(
+    readonly group: string,
+    readonly shard: number,
+    /** The `id` of the member that waits for it; undefined: this member leaves, and nobody waits yet. */
+    readonly to: string | undefined,
+  ) {
+    super(`Shard ${shard} of "${group}" moves ${to === undefined ? "away" : `to ${printable(to)}`}`);
+  }
+
+  override get name() {
+    return "ShardMovedError" as const;
+  }
+}
+
+/** Other members of the group have another number of shards, so the same key of a user would belong to two shards. */
+export class ShardCountError extends LeaseholdError {
+  readonly code = "SHARD_COUNT";
+
+  constructor(
+    readonly group: string,
+    readonly count: number,
+    /** The number of the other members. */
+    readonly found: number,
+  ) {
+    super(
+      `Cannot use ${count} shards for "${group}": its members have ${found}. To change that, start members with { count: ${count}, ` +
+        `migrate: ${found} }, and stop those with ${found}`,
+    );
+  }
+
+  override get name() {
+    return "ShardCountError" as const;
+  }
+}
+
 /** The call would wait for something that ends only after the call: its own async context, or its own candidate. */
 export class DeadlockError extends LeaseholdError {
   readonly code = "DEADLOCK";
@@ -445,7 +489,9 @@ export type AnyLeaseholdError =
   | KindMismatchError
   | EtcdUnavailableError
   | EtcdRefusedError
-  | PackageMissingError;
+  | PackageMissingError
+  | ShardMovedError
+  | ShardCountError;
 
 const kindText: Record<FoundKind, string> = {
   mutex: "a Mutex",
@@ -518,6 +564,8 @@ const STATUS: Readonly<Record<LeaseholdErrorCode, 412 | 429 | 500 | 503>> = {
   LOCK_TIMEOUT: 429,
   STALE_FENCE: 412,
   LOCK_RELEASED: 500,
+  SHARD_MOVED: 503,
+  SHARD_COUNT: 500,
   DEADLOCK: 500,
   KIND_MISMATCH: 500,
   PACKAGE_MISSING: 500,

@@ -12,6 +12,17 @@ export { lead, type LeadOptions } from "./recipes/election/lead.js";
 export { lockName } from "./lock-name.js";
 export { type ShutdownOptions, untilShutdown } from "./shutdown.js";
 export { once, type OnceOptions, type OnceResult, type OnceRun } from "./recipes/once/once.js";
+export { shards, type Shards } from "./recipes/shards/shards.js";
+export type { ShardsOptions } from "./recipes/shards/options.js";
+export type { Shard } from "./recipes/shards/own-shard.js";
+export { type ShardMap, watchShards } from "./recipes/shards/routing.js";
+export {
+  join,
+  type MemberChanges,
+  type MemberList,
+  members,
+  type Membership,
+} from "./recipes/members/members.js";
 
 // Asking etcd
 export { forceRelease } from "./observe/inspect.js";
@@ -26,6 +37,8 @@ export { ClusterLockManager } from "./recipes/web-locks/cluster-lock-manager.js"
 
 // Types and errors
 export type { Hold, Lock } from "./lock/hold/hold.js";
+export type { Member, MemberOptions, MembershipState } from "./recipes/members/member.js";
+export type { ShardOwner, ShardOwners } from "./recipes/shards/view.js";
 export type { Leader } from "./recipes/election/election.js";
 export type { Leadership } from "./recipes/election/election.js";
 export type {
@@ -71,6 +84,8 @@ export {
   PackageMissingError,
   SessionClosedError,
   SessionLostError,
+  ShardCountError,
+  ShardMovedError,
   StaleFenceError,
   type AnyLeaseholdError,
   type LeaseholdErrorCode,

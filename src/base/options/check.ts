@@ -274,7 +274,7 @@ export const SESSION_OPTIONS = ["ttlSeconds", "owner", "releaseDelayMs"] as cons
 const MAX_RELEASE_DELAY_MS = 3_600_000;
 
 /** A text in the value of a key, which every client that looks at the queue reads. */
-export function checkShown(option: "owner" | "reason", value: unknown): string | undefined {
+export function checkShown(option: "owner" | "reason" | "id" | "zone", value: unknown): string | undefined {
   if (value === undefined) return undefined;
   if (typeof value !== "string") throw typeError(option, "a string of at most 256 bytes", value);
   if (Buffer.byteLength(value) > 256 || !isWellFormed(value))

@@ -55,7 +55,9 @@ class Assignment {
     const whole = claimants.reduce((sum, { capacity }) => sum + capacity, 0);
     this.#owner = new Int32Array(shards.length).fill(NOBODY);
     this.#load = new Int32Array(claimants.length);
-    this.#share = Int32Array.from(claimants, ({ capacity }) => Math.floor((shards.length * capacity) / whole));
+    this.#share = Int32Array.from(claimants, ({ capacity }) =>
+      Math.floor((shards.length * capacity) / whole),
+    );
     this.#extras = this.#share.reduce((left, share) => left - share, shards.length);
     this.#seeds = claimants.map(({ id, zone = "" }) => ({ own: seedOf(id), zone: seedOf(`zone ${zone}`) }));
   }
@@ -70,7 +72,8 @@ class Assignment {
   }
 
   #claim(): void {
-    for (const [shard, { last }] of this.shards.entries()) if (this.#takes(last, shard)) this.#give(shard, last);
+    for (const [shard, { last }] of this.shards.entries())
+      if (this.#takes(last, shard)) this.#give(shard, last);
   }
 
   /** Each home gets back what others have of it, up to its share rounded up. */

@@ -12,7 +12,12 @@ function randomness(seed: number) {
 }
 
 type Member = Omit<Claimant, "declines"> & { readonly declines?: ReadonlySet<number> };
-const member = (id: string, more: Partial<Member> = {}): Member => ({ id, capacity: 1, zone: undefined, ...more });
+const member = (id: string, more: Partial<Member> = {}): Member => ({
+  id,
+  capacity: 1,
+  zone: undefined,
+  ...more,
+});
 
 /** A group whose members do what the rule says. */
 class Group {

@@ -1,0 +1,192 @@
+// One shard in this process, from the moment it should be ours until its lock is released: join the queue of its lock, work, let go.
+//
+//   state     what goes on                               ends by
+//   joining   waits in the queue of the lock             the grant: owned. Not ours any more, or an error: over
+//   owned     `work` runs, again after each failure,     the group moves it: leaving. The lock is lost: leaving
+//             or has returned; or it is declined
+//   leaving   the signal has aborted                     the work settles: the lock is released, and it is over
+//
+// The group moves it when the next owner stands in the queue, which gets the lock by the release: it's never free between two owners.
+import { ShardMovedError } from "../../errors.js";
+import { Backoff, type Pauses } from "../../etcd/retry.js";
+import { NO_LOCK_OPTIONS } from "../../base/options/lock.js";
+import { firstAbort, newController } from "../../base/util/abort.js";
+import { pause, type Timer } from "../../base/util/clock.js";
+import { acquireHold } from "../../lock/hold/acquire.js";
+import { ExclusiveHoldHandle, type Lock } from "../../lock/hold/hold.js";
+import type { LeaseSource } from "../../lock/session/cluster.js";
+import { shardName } from "./view.js";
+
+const PAUSES: Pauses = { firstMs: 1000, maxMs: 30_000, factors: [0.75, 1.25] };
+/** So many failures in a row: another member may do better. */
+const ATTEMPTS = 3;
+
+/** A shard that this process owns, for the work on it. */
+export interface Shard {
+  readonly id: number;
+  /** The name of its lock. */
+  readonly name: string;
+  /** The fence of its lock: each later owner has a higher one. Have whatever the work writes to check it. */
+  readonly fence: bigint;
+  /**
+   * Aborts when the work has to stop: with a ShardMovedError when another member takes over or this one leaves, while the shard stays this member's until the work
+   * has settled; and with the LockLostError when the lock is lost, after which another member may work on it.
+   */
+  readonly signal: AbortSignal;
+  /** Its lock, for `assertHeld`, `remainingMs` and guards. Don't release it: the group does. */
+  readonly lock: Lock;
+}
+
+/** What a shard needs from its group. */
+export interface ShardHost {
+  readonly name: string;
+  readonly source: LeaseSource;
+  readonly drainMs: number;
+  readonly work: (shard: Shard) => unknown;
+  /** Runs code of the user in the async context of the call of `shards`. */
+  readonly inContext: <T>(call: () => T) => T;
+  /** The value of its entry. */
+  entryValue(id: number): string;
+  retried(error: unknown, delayMs: number, id: number): void;
+  /** It has failed so often that another member should have it. */
+  declined(id: number, error: unknown): void;
+  /** Its work has not settled so long after its signal. */
+  stuck(id: number, forMs: number): void;
+  /** Something has changed that may concern the group. */
+  changed(): void;
+  /** The shard is not ours any more, or wasn't yet. `error`: why its lock wasn't got. */
+  ended(shard: OwnShard, error?: unknown): void;
+}
+
+export class OwnShard {
+  #state: "joining" | "owned" | "leaving" = "joining";
+  readonly #unwanted = newController();
+  #lock: ExclusiveHoldHandle | undefined;
+  #leave: AbortController | undefined;
+  #stuck: Timer | undefined;
+  /** Ends the rest after the last failure. */
+  #again: (() => void) | undefined;
+
+  constructor(
+    readonly id: number,
+    private readonly host: ShardHost,
+  ) {
+    void this.#run();
+  }
+
+  get state(): "joining" | "owned" | "leaving" {
+    return this.#state;
+  }
+
+  get fence(): bigint | undefined {
+    return this.#lock?.revision;
+  }
+
+  /** Someone else should have it, and no entry of ours is known to hold: leaves the queue. */
+  unwanted(): void {
+    if (this.#state === "joining") this.#unwanted.abort();
+  }
+
+  /** The next owner stands in the queue, or nobody will take it. */
+  move(to: string | undefined): void {
+    if (this.#state !== "owned") return;
+    this.#end(new ShardMovedError(this.host.name, this.id, to));
+  }
+
+  /** It should be ours again, after it was declined. */
+  resume(): void {
+    this.#again?.();
+  }
+
+  #end(reason: Error): void {
+    const { drainMs, source } = this.host;
+    this.#state = "leaving";
+    this.#stuck = source.services.clock.after(drainMs, () => this.host.stuck(this.id, drainMs));
+    this.#stuck.unref?.();
+    this.#leave?.abort(reason);
+  }
+
+  async #run(): Promise<void> {
+    let error: unknown;
+    try {
+      this.#lock = await this.#acquire();
+      if (!this.#unwanted.signal.aborted) await this.#own(this.#lock);
+    } catch (failure) {
+      if (!this.#unwanted.signal.aborted) error = failure;
+    }
+    this.#stuck?.cancel();
+    // A loss is that of the signal: the work knows.
+    await this.#lock?.release().catch(() => undefined);
+    this.host.ended(this, error);
+  }
+
+  #acquire(): Promise<ExclusiveHoldHandle> {
+    const { source, name } = this.host;
+    const target = {
+      source,
+      name: shardName(name, this.id),
+      kind: "mutex",
+      options: NO_LOCK_OPTIONS,
+      handle: ExclusiveHoldHandle,
+      value: this.host.entryValue(this.id),
+    } as const;
+    return acquireHold(target, () => ({
+      signal: this.#unwanted.signal,
+      timeoutMs: undefined,
+      rejoin: false,
+    }));
+  }
+
+  async #own(lock: ExclusiveHoldHandle): Promise<void> {
+    const { services } = this.host.source;
+    this.#state = "owned";
+    this.#leave = newController();
+    const { signal } = firstAbort(services.aborts, [lock.signal, this.#leave.signal]);
+    const lost = (): void => {
+      if (this.#state === "owned") this.#end(lock.signal.reason as Error);
+    };
+    lock.signal.addEventListener("abort", lost, { once: true });
+    this.host.changed();
+    if (lock.signal.aborted) lost();
+    const shard: Shard = { id: this.id, name: lock.name, fence: lock.fence, signal, lock };
+    await this.#work(shard);
+  }
+
+  /** Resolves when the signal has aborted and the work has settled. */
+  async #work(shard: Shard): Promise<void> {
+    const { clock } = this.host.source.services;
+    const backoff = new Backoff(clock, PAUSES);
+    const { signal } = shard;
+    for (let failures = 0; !signal.aborted;) {
+      try {
+        await this.host.inContext(() => Promise.resolve(shard).then(this.host.work));
+        await aborted(signal);
+      } catch (error) {
+        if (signal.aborted) return;
+        failures++;
+        if (failures % ATTEMPTS === 0) {
+          this.host.declined(this.id, error);
+          await this.#rest(signal);
+        } else {
+          const delayMs = backoff.nextMs();
+          this.host.retried(error, delayMs, this.id);
+          await pause(clock, delayMs, signal);
+        }
+      }
+    }
+  }
+
+  /** Keeps the lock until another member takes over, or until it is ours again. */
+  #rest(signal: AbortSignal): Promise<void> {
+    return new Promise((resolve) => {
+      this.#again = resolve;
+      void aborted(signal).then(resolve);
+    });
+  }
+}
+
+const aborted = (signal: AbortSignal): Promise<void> =>
+  new Promise((resolve) => {
+    if (signal.aborted) resolve();
+    else signal.addEventListener("abort", () => resolve(), { once: true });
+  });

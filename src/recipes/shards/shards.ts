@@ -1,0 +1,419 @@
+// Shards: each has one owner among the members of a group. Every member computes from one watch who should own what (`rule.ts`), and does
+// its own part: it joins the queues of the shards that should be its own, and lets go of those for which another member stands in the
+// queue. There is no leader and no assigner, and a wrong view makes a useless move at most: the lock of a shard decides who owns it.
+import { SessionClosedError, ShardCountError } from "../../errors.js";
+import { Backoff, type Pauses } from "../../etcd/retry.js";
+import type { KeyValue } from "../../etcd/port.js";
+import { checkFunction, checkSignal } from "../../base/options/check.js";
+import { newController } from "../../base/util/abort.js";
+import { pause, type Timer } from "../../base/util/clock.js";
+import { inOwnContext, inThisContext, tellOutside } from "../../base/util/own-context.js";
+import { printable } from "../../base/util/printable.js";
+import { type Cluster, leaseOf, servicesOf, Session } from "../../lock/session/cluster.js";
+import type { EtcdServices } from "../../lock/session/connection.js";
+import type { Dependent, Lease } from "../../lock/session/lease.js";
+import { type Member, type MemberFacts, MemberKey, type MembershipState } from "../members/member.js";
+import { type CheckedShards, checkShards, type ShardsOptions } from "./options.js";
+import { OwnShard, type Shard, type ShardHost } from "./own-shard.js";
+import { type ShardMap, ShardMapHandle } from "./routing.js";
+import { RULE } from "./rule.js";
+import { MAX_DECLINED, shardMemberOf, ShardView } from "./view.js";
+
+/** So long a member leaves a shard to others after its work has failed there. */
+const DECLINE_MS = 60_000;
+const PAUSES: Pauses = { firstMs: 1000, maxMs: 30_000, factors: [0.75, 1.25] };
+
+/** The shards of a group, and this process as a member of it. */
+export interface Shards extends ShardMap {
+  /** The shards whose locks this member has, as far as it knows, and whose work has not been told to stop. */
+  readonly owned: readonly number[];
+  /**
+   * Leaves the group: each shard goes to its next owner as soon as its work has settled. What nobody has taken after `drainMs` is
+   * let go. Resolves when all work has settled, and the session is closed. Idempotent.
+   */
+  close(): Promise<void>;
+}
+
+/**
+ * Joins a group of workers that share out `count` shards, and runs `work` for each shard that this member owns. Each shard has one owner at a time, by the
+ * lock `name/shard/<id>`; owners change when members come and go, each with a higher fence. When a shard moves, `shard.signal` aborts, the work
+ * settles, and the next owner, who stands in the queue of the lock by then, gets it by the release. Work that returns before has nothing more
+ * to do: the shard stays this member's. Work that throws is tried again after a pause (1 s, doubling to 30 s), and after three failures on another
+ * member. After a lost lock or session, the work is awaited before this member works on the same shard again.
+ *
+ * The session is one of its own, with the options of `connect({ session })` where the own ones are not set. It's opened again when it is lost, until `close()`,
+ * `signal` or `cluster.close()` ends it. Resolves when this process is a member, before it owns anything.
+ *
+ * On abort of `signal`: before it has resolved, rejects with the signal's reason; afterwards the same as `close()`.
+ * @throws {ShardCountError} if other members have another number of shards, and `migrate` doesn't name it.
+ * @throws {EtcdUnavailableError} when no member of etcd answers in time. @throws {EtcdRefusedError} when etcd rejects a request.
+ * @throws {SessionClosedError} when the cluster is closed. @throws {TypeError | RangeError} on bad arguments.
+ */
+// eslint-disable-next-line max-params -- public: `work` comes last, as the longest argument
+export async function shards(
+  cluster: Cluster,
+  name: string,
+  options: ShardsOptions,
+  work: (shard: Shard) => unknown,
+): Promise<Shards> {
+  const services = servicesOf(cluster);
+  const checked = checkShards(services, name, options);
+  checkFunction("work", work);
+  const signal = checkSignal(options.signal);
+  signal?.throwIfAborted();
+  services.closed.throwIfAborted();
+  const group = new ShardGroup(cluster, checked, work);
+  const stops = [signal, services.closed].map((each) => services.aborts.add(each, () => void group.close()));
+  try {
+    await group.begin();
+  } catch (error) {
+    for (const stop of stops) stop();
+    void group.close();
+    signal?.throwIfAborted();
+    services.closed.throwIfAborted();
+    throw error;
+  }
+  void group.ended.then(() => stops.forEach((stop) => stop()));
+  return new ShardsHandle(group);
+}
+
+class ShardsHandle extends ShardMapHandle implements Shards {
+  readonly #group: ShardGroup;
+
+  constructor(group: ShardGroup) {
+    super(group.view);
+    this.#group = group;
+  }
+
+  /** Its own, also while another number is in force. */
+  override get count(): number {
+    return this.#group.options.count;
+  }
+
+  get owned(): readonly number[] {
+    return this.#group.owned;
+  }
+
+  override close(): Promise<void> {
+    return this.#group.close();
+  }
+}
+
+/** This member, while its session lives. */
+interface Place {
+  readonly session: Session;
+  readonly lease: Lease;
+  readonly key: MemberKey;
+  readonly dependent: Dependent;
+}
+
+class ShardGroup {
+  readonly view: ShardView;
+  readonly ended: Promise<void>;
+  readonly #services: EtcdServices;
+  readonly #inContext = inThisContext();
+  readonly #own = new Map<number, OwnShard>();
+  /** Those whose lock could not be had, until the next try. */
+  readonly #pausing = new Map<number, Timer>();
+  readonly #backoffs = new Map<number, Backoff>();
+  /** Those whose work has failed here, until their time is over. */
+  readonly #declined = new Map<number, Timer>();
+  readonly #closing = newController();
+  #place: Place | undefined;
+  #state: MembershipState = "joining";
+  #settling: Timer | undefined;
+  #reconciling: Timer | undefined;
+  #end: () => void = () => undefined;
+  #closed: Promise<void> | undefined;
+  #drained: (() => void) | undefined;
+
+  constructor(
+    private readonly cluster: Cluster,
+    readonly options: CheckedShards,
+    private readonly work: (shard: Shard) => unknown,
+  ) {
+    this.#services = servicesOf(cluster);
+    this.view = new ShardView(this.#services, options.name, (error, delayMs) =>
+      this.#retried(error, delayMs),
+    );
+    this.ended = new Promise((resolve) => (this.#end = resolve));
+  }
+
+  get owned(): readonly number[] {
+    return [...this.#own.values()].filter(({ state }) => state === "owned").map(({ id }) => id);
+  }
+
+  /** Resolves when it is a member. */
+  async begin(): Promise<void> {
+    await Promise.all([this.#join(), this.view.ready]);
+    this.view.listen(() => this.#reconcileSoon());
+    inOwnContext(() => this.#reconcileSoon());
+  }
+
+  /** Opens a session, and puts the key of the member on its lease. */
+  async #join(): Promise<void> {
+    const { name, session: options, settleMs } = this.options;
+    const { signal } = this.#closing;
+    const session = await Session.open(this.cluster, { ...options, signal });
+    const lease = leaseOf(session);
+    const dependent: Dependent = { sessionEnded: () => this.#sessionEnded(place) };
+    const place: Place = { session, lease, key: new MemberKey(lease, name), dependent };
+    lease.waits.add(dependent);
+    try {
+      this.#state = settleMs > 0 ? "joining" : "active";
+      await this.#put(place);
+      signal.throwIfAborted();
+    } catch (error) {
+      lease.waits.delete(dependent);
+      void session.close({ drainMs: 0 });
+      throw error;
+    }
+    this.#place = place;
+    if (lease.signal.aborted) this.#sessionEnded(place);
+    else if (settleMs > 0)
+      this.#settling = this.#services.clock.after(settleMs, () => {
+        if (this.#place === place && this.#state === "joining") this.#say("active");
+      });
+  }
+
+  async #put(place: Place): Promise<void> {
+    const { options } = this;
+    const { owner } = place.lease;
+    const { id = owner, value = owner, capacity, zone, count, migrate } = options;
+    const declines = [...this.#declined.keys()].slice(0, MAX_DECLINED);
+    const facts: MemberFacts = {
+      ...{ id, value, capacity, zone, state: this.#state },
+      shards: { count, rule: RULE, declines },
+    };
+    const all = await place.key.put(facts);
+    const found = countOf(all);
+    if (found !== undefined && found !== count && found !== migrate)
+      throw new ShardCountError(options.name, count, found);
+  }
+
+  /** Tells the group. A request that etcd refuses is repeated with the next change, and by `#reconcile` if the key is gone. */
+  #say(state = this.#state): void {
+    this.#state = state;
+    const place = this.#place;
+    if (!place) return;
+    this.#put(place).catch((error: unknown) => {
+      if (error instanceof ShardCountError) void this.#leave(place, error);
+      else if (!place.lease.over) this.#again(error, () => this.#place === place && this.#say());
+    });
+  }
+
+  #again(error: unknown, run: () => void): void {
+    const delayMs = PAUSES.firstMs;
+    this.#retried(error, delayMs);
+    this.#services.clock.after(delayMs, run);
+  }
+
+  /** The members of another number of shards were there first, while this one was away. */
+  async #leave(place: Place, error: Error): Promise<void> {
+    this.#retried(error, PAUSES.firstMs);
+    await place.session.close({ drainMs: 0 });
+  }
+
+  #sessionEnded(place: Place): void {
+    if (this.#place !== place) return;
+    this.#place = undefined;
+    this.#settling?.cancel();
+    if (this.#closing.signal.aborted) this.#checkDrained();
+    else inOwnContext(() => void this.#rejoin(place));
+  }
+
+  async #rejoin({ session }: Place): Promise<void> {
+    void session.close({ drainMs: 0 });
+    const { clock } = this.#services;
+    const backoff = new Backoff(clock, PAUSES);
+    const { signal } = this.#closing;
+    while (!signal.aborted) {
+      try {
+        await this.#join();
+        return this.#reconcileSoon();
+      } catch (error) {
+        if (signal.aborted) return;
+        const delayMs = backoff.nextMs();
+        this.#retried(error, delayMs);
+        await pause(clock, delayMs, signal);
+      }
+    }
+  }
+
+  #reconcileSoon(): void {
+    this.#reconciling ??= this.#services.clock.afterPendingEvents(() => {
+      this.#reconciling = undefined;
+      this.#reconcile();
+    });
+  }
+
+  /** Does this member's part of the plan. */
+  #reconcile(): void {
+    const place = this.#place;
+    if (!place || place.lease.signal.aborted) return;
+    const { leaseId } = place.lease;
+    const { claimants, targets } = this.view.plan;
+    const { key } = place;
+    // Somebody has deleted it.
+    if (!key.putting && this.view.revision >= key.modified && !this.view.memberOf(leaseId)) this.#say();
+    const own = claimants.findIndex(({ member }) => member.leaseId === leaseId);
+    for (let id = 0; id < this.options.count; id++) {
+      const target = targets[id] ?? -1;
+      if (own !== -1 && target === own && !this.#closing.signal.aborted) this.#take(id, place);
+      else this.#letGo(id, claimants[target]?.member);
+    }
+  }
+
+  #take(id: number, { lease }: Place): void {
+    const own = this.#own.get(id);
+    if (own && !this.#declined.has(id)) own.resume();
+    if (own || this.#pausing.has(id)) return;
+    this.#own.set(id, new OwnShard(id, this.#hostFor(lease)));
+  }
+
+  #letGo(id: number, to: Member | undefined): void {
+    const own = this.#own.get(id);
+    if (!own) return;
+    own.unwanted();
+    if (own.fence === undefined) return;
+    const queue = this.view.queue(id);
+    const place = queue.findIndex(({ createRevision }) => createRevision === own.fence);
+    const next = queue.find(({ leaseId }, n) => n > place && this.view.memberOf(leaseId) !== undefined);
+    if (place !== -1 && next) own.move(this.view.memberOf(next.leaseId)?.member.id);
+    // This member leaves, and nobody is there who could take it.
+    else if (to === undefined && this.#state === "draining") own.move(undefined);
+  }
+
+  #hostFor(lease: Lease): ShardHost {
+    const { name, drainMs } = this.options;
+    const { onStuck, onFailed } = this.options.listeners;
+    return {
+      ...{ name, drainMs, work: this.work, inContext: this.#inContext, source: lease.source },
+      entryValue: (id) => this.#entryValue(id, lease),
+      retried: (error, delayMs, id) => this.#retried(error, delayMs, id),
+      declined: (id, error) => {
+        if (onFailed) tellOutside(() => onFailed(id, error));
+        else this.#warn(`The work on shard ${id} of "${name}" fails`, error);
+        this.#decline(id);
+      },
+      stuck: (id, forMs) => {
+        if (onStuck) tellOutside(() => onStuck(id, forMs));
+        else this.#warn(`The work on shard ${id} of "${name}" has not settled ${forMs} ms after its signal`);
+      },
+      changed: () => this.#reconcileSoon(),
+      ended: (own, error) => this.#shardEnded(own, error, lease),
+    };
+  }
+
+  /**
+   * As the value of each entry of ours, and its home: ours, unless its last owner is not there any more. Then that one finds it again when it
+   * returns.
+   */
+  #entryValue(id: number, lease: Lease): string {
+    const { clock } = this.#services;
+    const { owner } = lease;
+    const { id: own = owner } = this.options;
+    const { claimants } = this.view.plan;
+    const isTaken = this.view
+      .queue(id)
+      .some(({ leaseId }) => claimants.some(({ member }) => member.leaseId === leaseId));
+    const home = isTaken ? own : (this.view.homeOf(id) ?? own);
+    return JSON.stringify({
+      owner,
+      since: clock.date().toISOString(),
+      id: clock.randomId().toString(36),
+      home,
+    });
+  }
+
+  #shardEnded(own: OwnShard, error: unknown, lease: Lease): void {
+    const { id } = own;
+    this.#own.delete(id);
+    if (error !== undefined && !lease.over && !this.#closing.signal.aborted) {
+      const backoff = this.#backoffs.get(id) ?? new Backoff(this.#services.clock, PAUSES);
+      this.#backoffs.set(id, backoff);
+      const delayMs = backoff.nextMs();
+      this.#retried(error, delayMs, id);
+      const again = (): void => {
+        this.#pausing.delete(id);
+        this.#reconcileSoon();
+      };
+      this.#pausing.set(id, this.#services.clock.after(delayMs, again));
+    } else this.#backoffs.delete(id);
+    if (this.#closing.signal.aborted) this.#checkDrained();
+    this.#reconcileSoon();
+  }
+
+  /** Its key tells the others. */
+  #decline(id: number): void {
+    const again = (): void => {
+      this.#declined.delete(id);
+      this.#say();
+      this.#reconcileSoon();
+    };
+    this.#declined.get(id)?.cancel();
+    this.#declined.set(id, this.#services.clock.after(DECLINE_MS, again));
+    this.#say();
+  }
+
+  #retried(error: unknown, delayMs: number, id?: number): void {
+    const { onRetry } = this.options.listeners;
+    if (onRetry) tellOutside(() => onRetry(error, delayMs, id));
+    else if (id !== undefined) this.#warn(`Shard ${id} of "${this.options.name}" is tried again`, error);
+    else this.#warn(`A member of "${this.options.name}" tries again`, error);
+  }
+
+  /** Nothing else shows it. */
+  #warn(what: string, error?: unknown): void {
+    const why = error instanceof Error ? `: ${error.message}` : "";
+    process.emitWarning(printable(`${what}${why}`, MAX_WARNING), {
+      type: "LeaseholdWarning",
+      code: "SHARDS",
+    });
+  }
+
+  close(): Promise<void> {
+    return (this.#closed ??= inOwnContext(() => this.#close()));
+  }
+
+  async #close(): Promise<void> {
+    const { clock } = this.#services;
+    this.#closing.abort(new SessionClosedError(this.#place?.lease.leaseId ?? 0n));
+    for (const timers of [this.#pausing, this.#declined]) for (const timer of timers.values()) timer.cancel();
+    this.#settling?.cancel();
+    for (const own of this.#own.values()) own.unwanted();
+    if (this.#own.size > 0) {
+      const drained = new Promise<void>((resolve) => (this.#drained = resolve));
+      this.#say("draining");
+      const letGo = (): void => {
+        for (const own of this.#own.values()) own.move(undefined);
+      };
+      const timer = clock.after(this.options.drainMs, letGo);
+      // The session ends these by itself.
+      if (!this.#place) letGo();
+      this.#reconcileSoon();
+      await drained;
+      timer.cancel();
+    }
+    this.view.stop();
+    this.#reconciling?.cancel();
+    const place = this.#place;
+    this.#place = undefined;
+    // No hold is left to wait for.
+    await place?.session.close({ drainMs: 0 });
+    this.#end();
+  }
+
+  #checkDrained(): void {
+    if (this.#own.size === 0) this.#drained?.();
+  }
+}
+
+const MAX_WARNING = 500;
+
+/** The number of shards of the oldest of these members. */
+function countOf(kvs: readonly KeyValue[]): number | undefined {
+  const members = kvs.flatMap((kv) => shardMemberOf(kv) ?? []);
+  members.sort((a, b) => (a.member.revision < b.member.revision ? -1 : 1));
+  return members[0]?.count;
+}

@@ -5,6 +5,7 @@
 //   nothing over: the listener reads what happened in between.
 // - A watch on the deletion of one key that has lost its listener is kept for a few seconds, for the next caller that waits
 //   for the same key (`IdleWatches`).
+// - A watch on deletions that a wide one of this process reports anyway shares that one (`SharedWatch`).
 // - Streams on which nothing is watched are closed when a session or an observer ends: they would keep the process alive.
 import { EtcdRefusedError } from "../errors.js";
 import type { Clock, Timer } from "../base/util/clock.js";
@@ -13,6 +14,7 @@ import type { EtcdClient } from "./client.js";
 import { type Member, type Range, UnansweredError } from "./port.js";
 import { type RangesAnswer, readRanges } from "./ranges.js";
 import { Backoff } from "./retry.js";
+import { SharedWatch } from "./shared-watch.js";
 import {
   keyText,
   OpenStream,
@@ -160,6 +162,7 @@ export class WatchHub {
     keepForReuse: () => false,
   };
   readonly #idleWatches: IdleWatches;
+  readonly #wideWatches = new Set<SharedWatch>();
   readonly #deletions = new Deletions();
   #reopening: Timer | undefined;
   #closed = false;
@@ -187,7 +190,12 @@ export class WatchHub {
       there.listener = listener;
       return there;
     }
-    const watch = new Watch(this.#nextId++, target, listener);
+    const shared = this.#sharedFor(target, listener);
+    if (shared) return shared;
+    const id = this.#nextId++;
+    const watch = target.isWide
+      ? new SharedWatch({ ...target, id }, listener, this.#wideWatches).watch
+      : new Watch(id, target, listener);
     if (this.#open) {
       this.#create(this.#open, watch, beside);
     } else {
@@ -204,6 +212,16 @@ export class WatchHub {
     return events === "DELETE" && reuseFrom !== undefined
       ? this.#idleWatches.take(target, reuseFrom)
       : undefined;
+  }
+
+  #sharedFor(target: WatchTarget, listener: WatchListener): Watch | undefined {
+    const { events, reuseFrom, shareFrom = reuseFrom } = target;
+    if (events !== "DELETE" || shareFrom === undefined) return undefined;
+    for (const wide of this.#wideWatches) {
+      const sharing = wide.take(target, shareFrom, listener);
+      if (sharing) return sharing;
+    }
+    return undefined;
   }
 
   /** How many deletions are known so far. */

@@ -42,6 +42,10 @@ export interface WatchTarget {
   readonly startRevision?: bigint;
   /** An existing watch may be reused if it reports every event from this revision on. */
   readonly reuseFrom?: bigint;
+  /** The same, for a wide one that others share. */
+  readonly shareFrom?: bigint;
+  /** Other watches on deletions in its range may share it. */
+  readonly isWide?: boolean;
 }
 
 /** Holds a watch until it is cancelled: a stream, or the hub while there is no stream. */
@@ -109,8 +113,12 @@ export class Watch {
   /** Whether the watch was made for this event: a lock may depend on a single one. */
   wants({ kind, kv }: WatchEvent): boolean {
     if (this.events !== "ALL" && kind !== this.events) return false;
+    return this.covers(kv.key);
+  }
+
+  covers(key: Buffer): boolean {
     const { from, end } = (this.#bounds ??= boundsOf(this));
-    return end === undefined ? kv.key.equals(from) : kv.key.compare(from) >= 0 && kv.key.compare(end) < 0;
+    return end === undefined ? key.equals(from) : key.compare(from) >= 0 && key.compare(end) < 0;
   }
 }
 

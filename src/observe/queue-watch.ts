@@ -14,6 +14,8 @@ interface QueueWatchTarget<K> extends Keeping<K> {
   readonly services: EtcdServices;
   /** The keys of one queue, or of all queues whose names have a prefix. */
   readonly range: { readonly key: string | Buffer; readonly end: string | Buffer };
+  /** Waits and holds of this process in the range share the watch. */
+  readonly isShared?: boolean;
   /** What the reads are for, as an EtcdUnavailableError names it. */
   readonly what: string;
 }
@@ -147,7 +149,8 @@ export class QueueWatch<K extends Revisions> implements WatchListener {
   }
 
   #follow(): void {
-    const target = { ...this.target.range, events: "ALL", startRevision: this.#complete + 1n } as const;
+    const { range, isShared = false } = this.target;
+    const target = { ...range, events: "ALL", startRevision: this.#complete + 1n, isWide: isShared } as const;
     this.#watch = this.#services.watches.watch(target, this);
   }
 

@@ -51,7 +51,10 @@ export class KeyWatch implements WatchListener {
   watch(): void {
     if (this.#over) return;
     const { watches } = this.#entry.lease.services;
-    this.#watch = watches.watch({ key: this.key, events: "DELETE" }, this);
+    const shareFrom = this.#entry.revision + 1n;
+    this.#watch = watches.watch({ key: this.key, events: "DELETE", shareFrom }, this);
+    // A shared one was there before the key. What it reported since then, a read has to explain.
+    if (this.#watch.createdAt !== undefined && this.#watch.lastEvent >= shareFrom) this.#holds.read(this);
   }
 
   /** The hold has lasted for so long that it may stand in the way of others for longer. */

@@ -21,6 +21,8 @@ import { MAX_DECLINED, shardMemberOf, ShardView } from "./view.js";
 
 /** So long a member leaves a shard to others after its work has failed there. */
 const DECLINE_MS = 60_000;
+const MOVES_AT_ONCE = 4;
+const MOVE_MS = 20;
 const PAUSES: Pauses = { firstMs: 1000, maxMs: 30_000, factors: [0.75, 1.25] };
 
 /** The shards of a group, and this process as a member of it. */
@@ -113,6 +115,8 @@ class ShardGroup {
   readonly #services: EtcdServices;
   readonly #inContext = inThisContext();
   readonly #own = new Map<number, OwnShard>();
+  /** Those that have been told to move, until they have, or for a moment. */
+  readonly #moving = new Map<number, Timer>();
   /** Those whose lock could not be had, until the next try. */
   readonly #pausing = new Map<number, Timer>();
   readonly #backoffs = new Map<number, Backoff>();
@@ -279,9 +283,26 @@ class ShardGroup {
     const queue = this.view.queue(id);
     const place = queue.findIndex(({ createRevision }) => createRevision === own.fence);
     const next = queue.find(({ leaseId }, n) => n > place && this.view.memberOf(leaseId) !== undefined);
-    if (place !== -1 && next) own.move(this.view.memberOf(next.leaseId)?.member.id);
+    if (place !== -1 && next) this.#move(own, this.view.memberOf(next.leaseId)?.member.id);
     // This member leaves, and nobody is there who could take it.
-    else if (to === undefined && this.#state === "draining") own.move(undefined);
+    else if (to === undefined && this.#state === "draining") this.#move(own, undefined);
+  }
+
+  /** A few at a time: each is without work for as long as the hand-over of all that move with it takes. */
+  #move(own: OwnShard, to: string | undefined): void {
+    const { id } = own;
+    if (own.state !== "owned" || this.#moving.size >= MOVES_AT_ONCE) return;
+    own.move(to);
+    // Work that takes its time keeps no other shard from moving.
+    this.#moving.set(
+      id,
+      this.#services.clock.after(MOVE_MS, () => this.#moved(id)),
+    );
+  }
+
+  #moved(id: number): void {
+    this.#moving.get(id)?.cancel();
+    if (this.#moving.delete(id)) this.#reconcileSoon();
   }
 
   #hostFor(lease: Lease): ShardHost {
@@ -329,6 +350,7 @@ class ShardGroup {
   #shardEnded(own: OwnShard, error: unknown, lease: Lease): void {
     const { id } = own;
     this.#own.delete(id);
+    this.#moved(id);
     if (error !== undefined && !lease.over && !this.#closing.signal.aborted) {
       const backoff = this.#backoffs.get(id) ?? new Backoff(this.#services.clock, PAUSES);
       this.#backoffs.set(id, backoff);

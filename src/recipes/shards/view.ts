@@ -132,7 +132,13 @@ export class ShardView {
       end: prefixEnd(`${pathOf(services, name)}/shard/`),
     };
     this.#watch = new QueueWatch<SeenKey>(
-      { services, range, what: `observe the shards of "${name}"`, keep: (kv) => this.#keep(kv) },
+      {
+        services,
+        range,
+        what: `observe the shards of "${name}"`,
+        isShared: true,
+        keep: (kv) => this.#keep(kv),
+      },
       {
         changed: (change) => {
           this.#changed(change);

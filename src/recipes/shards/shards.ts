@@ -125,6 +125,8 @@ class ShardGroup {
   readonly #closing = newController();
   #place: Place | undefined;
   #state: MembershipState = "joining";
+  /** The revision that it had seen when it had settled. */
+  #admits = 0n;
   #settling: Timer | undefined;
   #reconciling: Timer | undefined;
   #end: () => void = () => undefined;
@@ -165,6 +167,7 @@ class ShardGroup {
     lease.waits.add(dependent);
     try {
       this.#state = settleMs > 0 ? "joining" : "active";
+      this.#admits = 0n;
       await this.#put(place);
       signal.throwIfAborted();
     } catch (error) {
@@ -176,7 +179,9 @@ class ShardGroup {
     if (lease.signal.aborted) this.#sessionEnded(place);
     else if (settleMs > 0)
       this.#settling = this.#services.clock.after(settleMs, () => {
-        if (this.#place === place && this.#state === "joining") this.#say("active");
+        if (this.#place !== place || this.#state !== "joining") return;
+        this.#admits = this.view.revision;
+        this.#say("active");
       });
   }
 
@@ -187,7 +192,7 @@ class ShardGroup {
     const declines = [...this.#declined.keys()].slice(0, MAX_DECLINED);
     const facts: MemberFacts = {
       ...{ id, value, capacity, zone, state: this.#state },
-      shards: { count, rule: RULE, declines },
+      shards: { count, rule: RULE, declines, admits: this.#admits.toString() },
     };
     const all = await place.key.put(facts);
     const found = countOf(all);
@@ -220,10 +225,11 @@ class ShardGroup {
 
   #sessionEnded(place: Place): void {
     if (this.#place !== place) return;
+    // A close waits for the holds, so the shards can still be handed over.
+    if (this.#closing.signal.aborted) return;
     this.#place = undefined;
     this.#settling?.cancel();
-    if (this.#closing.signal.aborted) this.#checkDrained();
-    else inOwnContext(() => void this.#rejoin(place));
+    inOwnContext(() => void this.#rejoin(place));
   }
 
   async #rejoin({ session }: Place): Promise<void> {

@@ -21,6 +21,8 @@ export interface ShardPart {
   /** The highest rule that it knows. */
   readonly rule: number;
   readonly declines: readonly number[];
+  /** When it had settled, it has seen this revision: the members that had joined by then take their shares with it. */
+  readonly admits: bigint;
 }
 
 /** A member that has shards, or is about to. */
@@ -30,11 +32,13 @@ export interface ShardMember extends ShardPart {
 
 function parseShardPart(value: unknown): ShardPart | undefined {
   if (typeof value !== "object" || value === null) return undefined;
-  const { count, rule, declines } = value as Record<string, unknown>;
+  const { count, rule, declines, admits } = value as Record<string, unknown>;
   const isCount = typeof count === "number" && Number.isInteger(count) && count >= 1 && count <= MAX_COUNT;
   if (!isCount || typeof rule !== "number" || !Array.isArray(declines)) return undefined;
   const isShard = (n: unknown): n is number => Number.isInteger(n);
-  return { count, rule, declines: declines.slice(0, MAX_DECLINED).filter(isShard) };
+  const isRevision = typeof admits === "string" && /^\d{1,19}$/.test(admits);
+  const known = { count, rule, admits: isRevision ? BigInt(admits) : 0n };
+  return { ...known, declines: declines.slice(0, MAX_DECLINED).filter(isShard) };
 }
 
 export function shardMemberOf(kv: KeyValue): ShardMember | undefined {
@@ -189,8 +193,12 @@ export class ShardView {
   #newPlan(): Plan {
     const { count = 0 } = this;
     const rule = Math.min(RULE, ...this.members.map((each) => each.rule));
-    const claimants = this.members.filter(
-      ({ member, count: own }) => own === count && member.state === "active" && member.capacity > 0,
+    const inForce = this.members.filter(({ member, count: own }) => own === count && member.capacity > 0);
+    const active = inForce.filter(({ member }) => member.state === "active");
+    const admitted = active.reduce((latest, { admits }) => (admits > latest ? admits : latest), 0n);
+    const claimants = inForce.filter(
+      ({ member: { state, revision } }) =>
+        state === "active" || (state === "joining" && revision <= admitted),
     );
     // A rule that this version does not know: nothing moves until all members know one that it knows.
     if (rule < 1) return { claimants: [], targets: new Int32Array(count).fill(-1) };

@@ -1,10 +1,14 @@
 // Shards on a real etcd. Who owns what is judged by the queues in etcd, and by what the works record, never by what a member says of itself.
+import { createHash } from "node:crypto";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import {
   type Cluster,
   connect,
+  LockLostError,
   type Shard,
   ShardCountError,
+  ShardMovedError,
+  type ShardOwners,
   shards,
   type Shards,
   type ShardsOptions,
@@ -123,4 +127,265 @@ test("shards are shared out, move to a new member while it stands in the queue, 
   }
   await Promise.all([a.close(), c.close()]);
   expect(await group.entries()).toBe(0);
+});
+
+/** What etcd has of the group's members. */
+const memberKeys = (name: string) => placesOf(etcd.member, `${name}/members`);
+
+/** Work that settles when it is told to. */
+class HeldWork {
+  readonly settle: (() => void)[] = [];
+  readonly reasons: unknown[] = [];
+
+  run = (shard: Shard): Promise<void> =>
+    new Promise((resolve) => {
+      shard.signal.addEventListener("abort", () => this.reasons.push(shard.signal.reason), { once: true });
+      this.settle.push(resolve);
+    });
+}
+
+test("a shard moves when its work has settled, however long that takes: its lock stays until then", async () => {
+  await using group = new Group("stuck", { count: 2 });
+  const held = new HeldWork();
+  const stuck: number[] = [];
+  const a = await group.start("a", { drainMs: 50, onStuck: (shard) => void stuck.push(shard) }, held.run);
+  await group.balanced({ a: 2 });
+  const b = await group.start("b");
+
+  await expect.poll(() => stuck, PATIENCE).toHaveLength(1);
+  const [moving] = stuck as [number];
+  expect(held.reasons).toEqual([expect.any(ShardMovedError)]);
+  expect(held.reasons[0]).toMatchObject({ group: "stuck", shard: moving, to: "b" });
+  // The next owner stands behind the lock.
+  const places = await placesOf(etcd.member, `stuck/shard/${moving}`);
+  expect(places).toHaveLength(2);
+  expect(places[0]?.revision).toBe(group.running(moving)[0]?.fence);
+  expect(group.running(moving).map(({ member }) => member)).toEqual(["a"]);
+  expect(a.owned).not.toContain(moving);
+
+  for (const settle of held.settle) settle();
+  await expect.poll(() => group.running(moving).map(({ member }) => member), PATIENCE).toEqual(["b"]);
+  expect(b.owned).toEqual([moving]);
+  expect(group.overlaps).toEqual([]);
+});
+
+test("work that has returned keeps its shard, and does not run again", async () => {
+  await using group = new Group("returned", { count: 2 });
+  const ran: number[] = [];
+  const cluster = group.cluster();
+  const a = await shards(
+    cluster,
+    "returned",
+    { count: 2, id: "a", settleMs: 0 },
+    (shard) => void ran.push(shard.id),
+  );
+  await expect.poll(() => a.owned, PATIENCE).toHaveLength(2);
+  const b = await group.start("b");
+  await expect.poll(() => b.owned, PATIENCE).toHaveLength(1);
+  expect(a.owned).toHaveLength(1);
+  expect([...ran].sort()).toEqual([0, 1]);
+});
+
+test("what fails on one member is tried on another, and those that have more than their share for it give one up", async () => {
+  await using group = new Group("failing", { count: 4 });
+  const failed: unknown[] = [];
+  const broken = new Error("broken here");
+  const work = (shard: Shard) => {
+    if (shard.id === 2) throw broken;
+    return untilAborted(shard.signal);
+  };
+  const retried: unknown[] = [];
+  const onRetry = (error: unknown, _delayMs: number, shard?: number) => void retried.push([error, shard]);
+  const a = await group.start("a", { onFailed: (...told) => void failed.push(told), onRetry }, work);
+  await expect.poll(() => failed, { timeout: 30_000 }).toEqual([[2, broken]]);
+  expect(retried).toEqual([
+    [broken, 2],
+    [broken, 2],
+  ]);
+  // Nobody else is there: it stays locked, so that nobody takes what fails in a circle.
+  expect(a.owned).toContain(2);
+
+  await group.start("b");
+  await expect.poll(() => group.running(2).map(({ member }) => member), PATIENCE).toEqual(["b"]);
+  await group.balanced({ a: 2, b: 2 });
+}, 60_000);
+
+test("a member whose lease is gone is told at once, and joins again; its shards have other owners meanwhile", async () => {
+  await using group = new Group("revoked");
+  const a = await group.start("a");
+  await group.balanced({ a: 24 });
+  await group.start("b");
+  await group.balanced({ a: 12, b: 12 });
+  const lost = group.runs.filter(({ member, ended }) => member === "a" && !ended);
+  const leaseId = (await memberKeys("revoked"))[0]?.leaseId ?? 0n;
+
+  await etcd.member.gateway("/v3/lease/revoke", { ID: leaseId.toString() });
+  await expect.poll(() => lost.every(({ ended }) => ended), PATIENCE).toBe(true);
+  for (const { shard } of lost) expect(shard.signal.reason).toBeInstanceOf(LockLostError);
+  await group.balanced({ a: 12, b: 12 });
+  const keys = await memberKeys("revoked");
+  expect(keys).toHaveLength(2);
+  expect(keys.map((key) => key.leaseId)).not.toContain(leaseId);
+  // They were b's in between, which is what a home is for.
+  expect(new Set(a.owned)).toEqual(new Set(lost.map(({ shard }) => shard.id)));
+});
+
+test("keys that others have deleted are put again", async () => {
+  await using group = new Group("deleted", { count: 4 });
+  const a = await group.start("a");
+  await group.balanced({ a: 4 });
+  const [member] = await memberKeys("deleted");
+  const [lock] = await placesOf(etcd.member, "deleted/shard/1");
+  if (!member || !lock) throw new Error("no keys");
+  const remove = (key: string) =>
+    etcd.member.gateway("/v3/kv/deleterange", { key: Buffer.from(key).toString("base64") });
+
+  await remove(lock.key);
+  await expect.poll(() => group.running(1)[0]?.fence, PATIENCE).toBeGreaterThan(lock.revision);
+  expect(group.runs.find(({ fence }) => fence === lock.revision)?.shard.signal.reason).toMatchObject({
+    loss: "deleted",
+  });
+  await remove(member.key);
+  await expect.poll(() => memberKeys("deleted"), PATIENCE).toHaveLength(1);
+  await group.balanced({ a: 4 });
+  expect(a.owned).toHaveLength(4);
+});
+
+test("a rolling restart of all members under their own names moves each shard at most twice, and never has two owners", async () => {
+  await using group = new Group("rolling", { count: 32 });
+  const ids = ["a", "b", "c", "d"];
+  const each = new Map<string, Shards>();
+  for (const id of ids) each.set(id, await group.start(id));
+  await group.balanced({ a: 8, b: 8, c: 8, d: 8 });
+  const before = group.runs.length;
+  const owners = Array.from({ length: 32 }, (_, shard) => group.running(shard)[0]?.member);
+  for (const id of ids) {
+    await each.get(id)?.close();
+    await group.start(id);
+    await group.balanced({ a: 8, b: 8, c: 8, d: 8 });
+  }
+  expect(Array.from({ length: 32 }, (_, shard) => group.running(shard)[0]?.member)).toEqual(owners);
+  const moves = group.runs.slice(before).map(({ shard }) => shard.id);
+  for (let shard = 0; shard < 32; shard++) expect(moves.filter((id) => id === shard)).toHaveLength(2);
+  expect(group.overlaps).toEqual([]);
+}, 60_000);
+
+test("a new member takes nothing before it has settled, and members that start together share at once", async () => {
+  await using group = new Group("settling", { count: 8, settleMs: 300 });
+  await Promise.all(["a", "b"].map((id) => group.start(id)));
+  await group.balanced({ a: 4, b: 4 });
+  // Nothing has moved.
+  expect(group.runs).toHaveLength(8);
+});
+
+test("another number of shards is refused, unless it names the old one: then it takes over when the last old member has left", async () => {
+  await using group = new Group("counts", { count: 4 });
+  const a = await group.start("a");
+  await group.balanced({ a: 4 });
+  const refused = group.start("b", { count: 8 });
+  await expect(refused).rejects.toThrow(ShardCountError);
+  await expect(refused).rejects.toMatchObject({ code: "SHARD_COUNT", count: 8, found: 4 });
+  await expect.poll(() => memberKeys("counts"), PATIENCE).toHaveLength(1);
+
+  const c = await group.start("c", { count: 8, migrate: 4 });
+  expect(c.owned).toEqual([]);
+  expect(a.owned).toHaveLength(4);
+  await a.close();
+  await group.balanced({ c: 8 });
+  await expect(group.start("d", { count: 4 })).rejects.toThrow(ShardCountError);
+});
+
+test("those that own nothing see the owners, with the address and the fence of each", async () => {
+  await using group = new Group("routed");
+  await group.start("a");
+  await group.start("b");
+  await group.balanced({ a: 12, b: 12 });
+  await using map = await watchShards(group.cluster(), "routed");
+  expect(map.count).toBe(COUNT);
+  expect(map.members.map(({ id, value }) => [id, value])).toEqual([
+    ["a", "http://a"],
+    ["b", "http://b"],
+  ]);
+  for (let shard = 0; shard < COUNT; shard++) {
+    const [first] = await placesOf(etcd.member, `routed/shard/${shard}`);
+    expect(map.owner(shard)).toMatchObject({ shard, fence: first?.revision, leaseId: first?.leaseId });
+    expect(map.owner(shard)?.value).toBe(`http://${group.running(shard)[0]?.member}`);
+  }
+  expect(map.ownerOf("user 17")).toEqual(map.owner(map.shardOf("user 17")));
+  expect(() => map.owner(COUNT)).toThrow(RangeError);
+
+  const feed = map.owners();
+  const states = async () => {
+    const { value } = (await feed.next()) as IteratorYieldResult<ShardOwners>;
+    return value.owners.filter((owner) => owner?.id === "c").length;
+  };
+  expect(await states()).toBe(0);
+  await group.start("c");
+  while ((await states()) !== 8);
+  await feed.return?.();
+});
+
+test("the shard of a key is the same in each version and language", async () => {
+  await using group = new Group("hash", { count: 256 });
+  const map = await group.start("a", { capacity: 0 });
+  // printf 'user 17' | sha256sum: the first two hexadecimal digits are the shard of 256.
+  const first = (key: string) => createHash("sha256").update(key).digest()[0];
+  for (const key of ["user 17", "", "ä", "a/b"]) expect(map.shardOf(key)).toBe(first(key));
+  expect(map.shardOf(Buffer.from("ä"))).toBe(map.shardOf("ä"));
+  expect(() => map.shardOf(1 as never)).toThrow(TypeError);
+});
+
+test.each([
+  ["its own close", (it: { feeds: Shards }) => it.feeds.close()],
+  ["its signal", (it: { stop: AbortController }) => it.stop.abort()],
+  ["the close of its cluster", (it: { cluster: Cluster }) => it.cluster.close()],
+])("%s ends the work of a member that is alone, and leaves no key", async (how, end) => {
+  const name = `ends/${how}`;
+  const cluster = connect({ hosts: etcd.endpoints });
+  const stop = new AbortController();
+  const running = new Set<number>();
+  const work = async ({ id, signal }: Shard) => {
+    running.add(id);
+    await untilAborted(signal);
+    running.delete(id);
+  };
+  const feeds = await shards(cluster, name, { count: 4, settleMs: 0, signal: stop.signal }, work);
+  await expect.poll(() => running.size, PATIENCE).toBe(4);
+  void end({ feeds, stop, cluster });
+  await feeds.close();
+  expect(running.size).toBe(0);
+  await expect.poll(() => placesOf(etcd.member, name), PATIENCE).toEqual([]);
+  await cluster.close();
+});
+
+test("a cluster that closes hands its shards over, too", async () => {
+  await using group = new Group("closing", { count: 8 });
+  const cluster = group.cluster();
+  const running = new Set<number>();
+  const work = async ({ id, signal }: Shard) => {
+    running.add(id);
+    await untilAborted(signal);
+    // Its next owner stands in the queue by then.
+    expect(await placesOf(etcd.member, `closing/shard/${id}`)).toHaveLength(2);
+    running.delete(id);
+  };
+  await shards(cluster, "closing", { count: 8, id: "a", settleMs: 0 }, work);
+  await group.start("b");
+  await expect.poll(() => running.size, PATIENCE).toBe(4);
+  await cluster.close();
+  expect(running.size).toBe(0);
+  await group.balanced({ b: 8 });
+});
+
+test.each([
+  [{ count: 0 }, /count to be a whole number from 1 to 4096, got 0/],
+  [{}, /count to be a whole number/],
+  [{ count: 4, capacity: 1.5 }, /capacity to be a whole number from 0 to 1000/],
+  [{ count: 4, id: "" }, /id to be a string of 1 to 256 bytes/],
+  [{ count: 4, value: "x".repeat(4097) }, /value to be a well-formed string of at most 4096 bytes/],
+  [{ count: 4, drainMS: 1 }, /Unknown option drainMS of shards.*drainMs/],
+  [{ count: 4, onStuck: 1 }, /onStuck to be a function/],
+])("bad options %j are refused", async (options, message) => {
+  await using cluster = connect({ hosts: etcd.endpoints });
+  await expect(shards(cluster, "bad", options as never, () => undefined)).rejects.toThrow(message);
 });

@@ -45,6 +45,8 @@ export interface ShardHost {
   readonly work: (shard: Shard) => unknown;
   /** Runs code of the user in the async context of the call of `shards`. */
   readonly inContext: <T>(call: () => T) => T;
+  /** This member leaves: what it gets now, it keeps for the next one. */
+  readonly isLeaving: boolean;
   /** The value of its entry. */
   entryValue(id: number): string;
   retried(error: unknown, delayMs: number, id: number): void;
@@ -82,7 +84,7 @@ export class OwnShard {
     return this.#lock?.revision;
   }
 
-  /** Someone else should have it, and no entry of ours is known to hold: leaves the queue. */
+  /** Someone else stands behind our entry, or nobody should have it: leaves the queue, unless our entry holds. */
   unwanted(): void {
     if (this.#state === "joining") this.#unwanted.abort();
   }
@@ -157,6 +159,7 @@ export class OwnShard {
     const { clock } = this.host.source.services;
     const backoff = new Backoff(clock, PAUSES);
     const { signal } = shard;
+    if (this.host.isLeaving) return aborted(signal);
     for (let failures = 0; !signal.aborted;) {
       try {
         await this.host.inContext(() => Promise.resolve(shard).then(this.host.work));

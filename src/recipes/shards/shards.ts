@@ -270,7 +270,7 @@ class ShardGroup {
     for (let id = 0; id < this.options.count; id++) {
       const target = targets[id] ?? -1;
       if (own !== -1 && target === own && !this.#closing.signal.aborted) this.#take(id, place);
-      else this.#letGo(id, claimants[target]?.member);
+      else this.#letGo(id, claimants[target]?.member, place);
     }
   }
 
@@ -281,13 +281,12 @@ class ShardGroup {
     this.#own.set(id, new OwnShard(id, this.#hostFor(lease)));
   }
 
-  #letGo(id: number, to: Member | undefined): void {
+  /** Our place in the queue is another one's as soon as that one stands behind it: without a place between the two, the shard would be free. */
+  #letGo(id: number, to: Member | undefined, { lease }: Place): void {
     const own = this.#own.get(id);
     if (!own) return;
-    own.unwanted();
-    if (own.fence === undefined) return;
     const queue = this.view.queue(id);
-    const place = queue.findIndex(({ createRevision }) => createRevision === own.fence);
+    const place = queue.findIndex(({ leaseId }) => leaseId === lease.leaseId);
     const next = queue.find(({ leaseId }, n) => n > place && this.view.memberOf(leaseId) !== undefined);
     if (place !== -1 && next) this.#move(own, this.view.memberOf(next.leaseId)?.member.id);
     // This member leaves, and nobody is there who could take it.
@@ -297,6 +296,7 @@ class ShardGroup {
   /** A few at a time: each is without work for as long as the hand-over of all that move with it takes. */
   #move(own: OwnShard, to: string | undefined): void {
     const { id } = own;
+    own.unwanted();
     if (own.state !== "owned" || this.#moving.size >= MOVES_AT_ONCE) return;
     own.move(to);
     // Work that takes its time keeps no other shard from moving.
@@ -314,8 +314,12 @@ class ShardGroup {
   #hostFor(lease: Lease): ShardHost {
     const { name, drainMs } = this.options;
     const { onStuck, onFailed } = this.options.listeners;
+    const closing = this.#closing.signal;
     return {
       ...{ name, drainMs, work: this.work, inContext: this.#inContext, source: lease.source },
+      get isLeaving() {
+        return closing.aborted;
+      },
       entryValue: (id) => this.#entryValue(id, lease),
       retried: (error, delayMs, id) => this.#retried(error, delayMs, id),
       declined: (id, error) => {
@@ -344,7 +348,9 @@ class ShardGroup {
     const isTaken = this.view
       .queue(id)
       .some(({ leaseId }) => claimants.some(({ member }) => member.leaseId === leaseId));
-    const home = isTaken ? own : (this.view.homeOf(id) ?? own);
+    const last = this.view.homeOf(id);
+    const isThere = last === undefined || claimants.some(({ member }) => member.id === last);
+    const home = isTaken || isThere ? own : last;
     return JSON.stringify({
       owner,
       since: clock.date().toISOString(),
@@ -409,12 +415,14 @@ class ShardGroup {
     this.#closing.abort(new SessionClosedError(this.#place?.lease.leaseId ?? 0n));
     for (const timers of [this.#pausing, this.#declined]) for (const timer of timers.values()) timer.cancel();
     this.#settling?.cancel();
-    for (const own of this.#own.values()) own.unwanted();
     if (this.#own.size > 0) {
       const drained = new Promise<void>((resolve) => (this.#drained = resolve));
       this.#say("draining");
       const letGo = (): void => {
-        for (const own of this.#own.values()) own.move(undefined);
+        for (const own of this.#own.values()) {
+          own.unwanted();
+          own.move(undefined);
+        }
       };
       const timer = clock.after(this.options.drainMs, letGo);
       // The session ends these by itself.

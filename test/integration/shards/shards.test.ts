@@ -46,7 +46,7 @@ class Group implements AsyncDisposable {
   async start(
     id: string,
     more: Partial<ShardsOptions> = {},
-    work?: (shard: Shard) => unknown,
+    work?: (shard: Shard) => Promise<unknown>,
   ): Promise<Shards> {
     const cluster = connect({ hosts: etcd.endpoints });
     this.#clusters.push(cluster);
@@ -64,7 +64,7 @@ class Group implements AsyncDisposable {
       if (this.running(shard.id).length > 0) this.overlaps.push(shard.id);
       this.runs.push(run);
       try {
-        await (work?.(shard) ?? untilAborted(shard.signal));
+        await (work ? work(shard) : untilAborted(shard.signal));
       } finally {
         run.ended = true;
       }

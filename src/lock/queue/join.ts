@@ -1,5 +1,6 @@
 import { KindMismatchError } from "../../errors.js";
 import type { KeyValue, Range, Txn, TxnAnswer } from "../../etcd/port.js";
+import type { RangesAnswer } from "../../etcd/ranges.js";
 import { type CallPolicy, retryAfter } from "../../etcd/retry.js";
 import { entryFound, type LockKind, mayMeet } from "../../kinds.js";
 import type { JoinedEntry, QueueEntry } from "./entry.js";
@@ -148,7 +149,14 @@ export class Joiner {
   }
 
   async #read(ranges: readonly Range[], wanted: JoinWanted): Promise<readonly RangeResult[]> {
-    return (await this.table.lease.services.client.ranges(ranges, this.#policy(wanted))).ranges;
+    const answer = await this.table.lease.services.client.ranges(ranges, this.#policy(wanted));
+    this.#shown(wanted, ranges, answer);
+    return answer.ranges;
+  }
+
+  /** Whoever asks, the answer may show that a key is gone which the session keeps. */
+  #shown({ names }: JoinWanted, ranges: readonly Range[], { ranges: found, header }: RangesAnswer): void {
+    for (const name of names) this.table.queue(name).own.shownBy(ranges, found, header.revision);
   }
 
   /** `entries`: those that the call puts. */
@@ -192,6 +200,9 @@ export class Joiner {
             : { entry: joined, result: GRANTED };
         });
       found = answer.ranges;
+      const oldest = found.at(-1);
+      if (typeof step !== "string" && wanted.onTaken && oldest)
+        this.#shown(wanted, [oldestOf(entries[0]!.path)], { ranges: [oldest], header: answer.header });
     }
     this.#undo(entries, found);
     if (typeof steps.at(-1) !== "string") {

@@ -429,7 +429,14 @@ export class Queue {
   #announceGrant(entry: JoinedEntry): void {
     const { lease } = this;
     const policy = { again: () => !entry.leaving, ...lease.policy("announce a grant") };
-    inOwnContext(() => lease.services.client.txn(announceGrantTxn(entry), policy)).catch(() => undefined);
+    const answered = ({ succeeded, header }: TxnAnswer): void => {
+      const isGone = !succeeded && !entry.leaving && this.own.joined.includes(entry);
+      if (isGone) lease.services.watches.shownGone(entry.key, header.revision);
+    };
+    inOwnContext(() => lease.services.client.txn(announceGrantTxn(entry), policy)).then(
+      answered,
+      () => undefined,
+    );
   }
 
   /** The caller of `waiter` no longer waits. */

@@ -78,7 +78,8 @@ const showsCreated = ({ revision, put, read }: Sight, place: Place): boolean =>
 
 /**
  * Whether the session of the place knows from that on that it is gone. All sessions of a process share its watches. A read is an answer
- * to one of them: to the join of its lease, or to a wait for this place, which asks for nothing younger, or about its key.
+ * to one of them: to the join of its lease, or to a wait for this place, which asks for nothing younger, or about its key. Whoever waits
+ * right behind it may ask for nothing younger than that, too.
  */
 function showsGone({ revision, deleted, read }: Sight, place: Place): boolean {
   const { key, create, deleted: end, lease } = place;
@@ -86,7 +87,9 @@ function showsGone({ revision, deleted, read }: Sight, place: Place): boolean {
   if (deleted?.includes(key)) return true;
   if (read === undefined || read.found.some(isAt(place))) return false;
   if (read.end === undefined) return read.key === key;
+  const isTheirs = read.lease !== undefined && read.lease !== lease;
   const isOwn =
     read.maxCreateRevision === create || (read.lease === lease && read.maxCreateRevision === undefined);
+  if (isTheirs) return false;
   return isOwn && read.key <= key && key < read.end;
 }

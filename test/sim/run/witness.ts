@@ -73,14 +73,16 @@ export class Witness {
   /** The condition of a guarded request that was refused, and each read in the part that was executed. */
   #executed(p: string, { compare, success, failure }: Txn, { succeeded, header, ranges }: TxnAnswer): void {
     const [only, ...more] = compare;
+    // Another one with the same key may have been put since.
     if (!succeeded && only?.kind === "created at" && only.revision > 0n && more.length === 0)
-      this.#gone(p, only.key.toString(), header.revision);
+      this.#gone(p, only.key.toString(), only.revision + 1n);
     const operations = succeeded ? success : failure;
     const put = operations.flatMap((it) =>
       it.kind === "put" && it.key.startsWith(this.places) ? [it.key] : [],
     );
     if (put.length > 0) this.sights.push({ p, t: this.now(), revision: header.revision, put });
-    const lease = leaseIn(only?.key.toString() ?? put[0] ?? "");
+    const own = operations.find((it) => it.kind === "range" && it.end === undefined);
+    const lease = leaseIn((only ?? own)?.key.toString() ?? put[0] ?? "");
     operations.forEach((operation, n) => {
       if (operation.kind === "range") this.#read(p, operation, { ...ranges[n]!, header }, lease);
     });

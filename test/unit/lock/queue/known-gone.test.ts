@@ -2,7 +2,7 @@
 import { afterEach, describe, expect, test, vi } from "vitest";
 import type { CheckedLock } from "../../../../src/base/options/lock.js";
 import { ExclusiveHoldHandle } from "../../../../src/lock/hold/hold.js";
-import { reader, writer } from "../../../../src/lock/queue/lock-mode.js";
+import { permit, reader, writer } from "../../../../src/lock/queue/lock-mode.js";
 import { LockTable } from "../../../../src/lock/queue/queue.js";
 import { settle } from "../../../support/fakes/fake-clock.js";
 import { FakeCluster, HEADER, LEASE_ID } from "../../../support/fakes/fake-connection.js";
@@ -75,6 +75,24 @@ describe("an entry whose deletion is known before the answer that grants it", ()
 
     expect(await waiter.granted).toMatchObject({ revision: JOINED, held: true });
   });
+});
+
+test("a permit is known to be gone when the put that announces its grant doesn't find it", async () => {
+  const { queue, txns } = world();
+  const waiter = queue.join({ mode: permit(2) });
+  const header = { ...HEADER, revision: JOINED };
+  const kvs = [keyValue({ key: KEY, createRevision: JOINED, modRevision: JOINED })];
+  const empty = { header, kvs: [], count: 0, more: false };
+  // What is before it leaves room, but did not say how many permits there are.
+  const [join] = await txns();
+  join!.answer({ succeeded: true, header, ranges: [{ ...empty, kvs, count: 1 }, empty] });
+  const entry = await waiter.granted;
+  queue.grant(entry, { state: "granted", visible: false });
+  const announce = (await txns()).at(-1)!;
+  expect(entry.knownGone).toBe(false);
+  announce.answer({ succeeded: false, header: { ...HEADER, revision: JOINED + 1n }, ranges: [] });
+  await settle();
+  expect(entry.knownGone).toBe(true);
 });
 
 test("a deletion that was reported before the entry was made says nothing: a restored etcd has lower revisions", async () => {

@@ -4,7 +4,7 @@ import { atOneRevision, type Keeping, readKeys, type Snapshot } from "../lock/qu
 import type { EtcdServices } from "../lock/session/connection.js";
 import type { Timer } from "../base/util/clock.js";
 
-/** Interval of the reads that check whether the watch has missed an event. */
+/** Default of `slowReadMs`. */
 const SLOW_READ_MS = 30_000;
 /** Every event older than a read arrives within this time after it: a dead connection is detected after 8 s. */
 const LATEST_EVENT_MS = 10_000;
@@ -14,6 +14,8 @@ interface QueueWatchTarget<K> extends Keeping<K> {
   readonly services: EtcdServices;
   /** The keys of one queue, or of all queues whose names have a prefix. */
   readonly range: { readonly key: string | Buffer; readonly end: string | Buffer };
+  /** The average interval of the reads that check whether the watch has missed an event. */
+  readonly slowReadMs?: number;
   /** Waits and holds of this process in the range share the watch. */
   readonly isShared?: boolean;
   /** What the reads are for, as an EtcdUnavailableError names it. */
@@ -164,8 +166,9 @@ export class QueueWatch<K extends Revisions> implements WatchListener {
 
   #readLater(): void {
     const { clock } = this.#services;
+    const { slowReadMs = SLOW_READ_MS } = this.target;
     this.#timer?.cancel();
-    this.#timer = clock.after(SLOW_READ_MS * (0.75 + clock.random() / 2), () => void this.#readSlowly());
+    this.#timer = clock.after(slowReadMs * (0.75 + clock.random() / 2), () => void this.#readSlowly());
   }
 
   async #readSlowly(): Promise<void> {

@@ -9,7 +9,7 @@ import type { EtcdServices } from "../../lock/session/connection.js";
 import { SeenEntry } from "../../lock/queue/seen-entry.js";
 import { Feed, type QueueChange, QueueWatch } from "../../observe/queue-watch.js";
 import { type Member, membersPath, parseMember } from "../members/member.js";
-import { assign, RULE } from "./rule.js";
+import { assign, RULE, type ShardFacts } from "./rule.js";
 
 export const MAX_COUNT = 4096;
 /** A member does not decline more than that: its key has to stay small. */
@@ -87,6 +87,17 @@ export interface Plan {
   readonly targets: Int32Array;
 }
 
+/** There may be thousands of keys. An event that is missed delays a move, and no lock depends on it. */
+const SLOW_READ_MS = 300_000;
+
+/** A plan, and what it was made of. */
+interface Planned {
+  readonly plan: Plan;
+  /** Of the claimants, by lease. */
+  readonly index: ReadonlyMap<bigint, number>;
+  readonly facts: readonly ShardFacts[];
+}
+
 const AGAIN_MS = 5000;
 const NO_ENTRIES: readonly ShardEntry[] = [];
 const SHARD = /^(0|[1-9]\d{0,3})$/;
@@ -104,7 +115,7 @@ export class ShardView {
   #again: Timer | undefined;
   readonly #membersPrefix: string;
   readonly #shardsPrefix: string;
-  #plan: Plan | undefined;
+  #planned: Planned | undefined;
   #settle: { readonly resolve: () => void; readonly reject: (error: Error) => void } | undefined;
   /** Resolves with the first answer; rejects if etcd refuses to show the keys. */
   readonly ready: Promise<void>;
@@ -141,6 +152,7 @@ export class ShardView {
         range,
         what: `observe the shards of "${name}"`,
         isShared: true,
+        slowReadMs: SLOW_READ_MS,
         keep: (kv) => this.#keep(kv),
       },
       {
@@ -185,29 +197,18 @@ export class ShardView {
     return this.#homes.get(shard);
   }
 
-  /** The same until something changes. */
+  /** The same until a member changes, or the last place in a queue. */
   get plan(): Plan {
-    return (this.#plan ??= this.#newPlan());
+    return (this.#planned ??= this.#newPlan()).plan;
   }
 
-  #newPlan(): Plan {
+  #newPlan(): Planned {
     const { count = 0 } = this;
     const rule = Math.min(RULE, ...this.members.map((each) => each.rule));
-    const inForce = this.members.filter(({ member, count: own }) => own === count && member.capacity > 0);
-    const active = inForce.filter(({ member }) => member.state === "active");
-    const admitted = active.reduce((latest, { admits }) => (admits > latest ? admits : latest), 0n);
-    const claimants = inForce.filter(
-      ({ member: { state, revision } }) =>
-        state === "active" || (state === "joining" && revision <= admitted),
-    );
     // A rule that this version does not know: nothing moves until all members know one that it knows.
-    if (rule < 1) return { claimants: [], targets: new Int32Array(count).fill(-1) };
+    const claimants = rule < 1 ? [] : this.#claimants(count);
     const index = new Map(claimants.map(({ member }, n) => [member.leaseId, n]));
-    const facts = Array.from({ length: count }, (_, shard) => {
-      const queue = this.queue(shard);
-      const last = queue.findLast(({ leaseId, isDelay }) => !isDelay && index.has(leaseId));
-      return { last: last ? (index.get(last.leaseId) ?? -1) : -1, home: (last ?? queue.at(-1))?.home };
-    });
+    const facts = Array.from({ length: count }, (_, shard) => this.#factsOf(shard, index));
     const targets = assign(
       claimants.map(({ member: { id, capacity, zone }, declines }) => ({
         ...{ id, capacity, zone },
@@ -215,7 +216,34 @@ export class ShardView {
       })),
       facts,
     );
-    return { claimants, targets };
+    return { plan: { claimants, targets }, index, facts };
+  }
+
+  #claimants(count: number): readonly ShardMember[] {
+    const inForce = this.members.filter(({ member, count: own }) => own === count && member.capacity > 0);
+    const active = inForce.filter(({ member }) => member.state === "active");
+    const admitted = active.reduce((latest, { admits }) => (admits > latest ? admits : latest), 0n);
+    return inForce.filter(
+      ({ member: { state, revision } }) =>
+        state === "active" || (state === "joining" && revision <= admitted),
+    );
+  }
+
+  #factsOf(shard: number, index: ReadonlyMap<bigint, number>): ShardFacts {
+    const queue = this.queue(shard);
+    const last = queue.findLast(({ leaseId, isDelay }) => !isDelay && index.has(leaseId));
+    return { last: last ? (index.get(last.leaseId) ?? -1) : -1, home: (last ?? queue.at(-1))?.home };
+  }
+
+  /** What has changed matters to the plan: a release to the one that stands behind doesn't. */
+  #isPlanOld(shards: Iterable<number>): boolean {
+    const planned = this.#planned;
+    if (!planned) return false;
+    for (const shard of shards) {
+      const [now, then] = [this.#factsOf(shard, planned.index), planned.facts[shard]];
+      if (then && (now.last !== then.last || now.home !== then.home)) return true;
+    }
+    return false;
   }
 
   owner(shard: number): ShardOwner | undefined {
@@ -288,7 +316,7 @@ export class ShardView {
     }
     for (const [shard, queue] of changed) this.#setQueue(shard, queue);
     if (membersChanged) this.#setMembers([...keys.values()].flatMap(({ member }) => member ?? []));
-    this.#plan = undefined;
+    if (membersChanged || this.#isPlanOld(changed.keys())) this.#planned = undefined;
     for (const listener of [...this.#listeners]) listener();
   }
 

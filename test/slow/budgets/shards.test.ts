@@ -1,0 +1,150 @@
+// What shards cost beside plain locks, as ratios in one run: the gap between two owners, the requests of a move, heap and CPU. The figures are
+// printed.
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import {
+  type Cluster,
+  connect,
+  type Lock,
+  Mutex,
+  type Shard,
+  type Shards,
+  shards,
+} from "../../../src/index.js";
+import { type EtcdCluster, startEtcd } from "../../support/etcd/etcd.js";
+import { meter } from "../../support/fixtures/spent.js";
+
+const PATIENCE = { timeout: 60_000, interval: 5 };
+const TTL_SECONDS = 30;
+
+let etcd: EtcdCluster;
+beforeAll(async () => void (etcd = await startEtcd({ members: 3 })), 60_000);
+afterAll(() => etcd.stop());
+
+const cluster = () => connect({ hosts: etcd.endpoints, session: { ttlSeconds: TTL_SECONDS } });
+const untilAborted = (signal: AbortSignal) =>
+  new Promise<void>((resolve) => signal.addEventListener("abort", () => resolve(), { once: true }));
+
+const part = (sorted: readonly number[], share: number) =>
+  sorted[Math.floor((sorted.length - 1) * share)] ?? NaN;
+const parts = (values: readonly number[]) => {
+  const sorted = values.toSorted((a, b) => a - b);
+  return { p50: part(sorted, 0.5), p99: part(sorted, 0.99), max: part(sorted, 1) };
+};
+const text = ({ p50, p99, max }: ReturnType<typeof parts>) =>
+  `p50 ${p50.toFixed(1)}, p99 ${p99.toFixed(1)}, max ${max.toFixed(1)} ms`;
+
+/** Milliseconds from each release to the grant of the next one, of two clients that take turns. */
+async function handOvers(count: number): Promise<number[]> {
+  const clusters = [cluster(), cluster()];
+  const mutexes = clusters.map((each) => new Mutex(each, "plain"));
+  const gaps: number[] = [];
+  let held = (await mutexes[0]?.lock()) as Lock;
+  for (let n = 1; n <= count; n++) {
+    let isWaiting: () => void = () => undefined;
+    const waits = new Promise<void>((resolve) => (isWaiting = resolve));
+    const next = mutexes[n % 2]?.lock() as Promise<Lock>;
+    void held.waiters().next().then(isWaiting);
+    await waits;
+    const released = performance.now();
+    void held.release();
+    held = await next;
+    gaps.push(performance.now() - released);
+  }
+  await held.release();
+  await Promise.all(clusters.map((each) => each.close()));
+  return gaps;
+}
+
+test("the gap between two owners is about that of a plain hand-over, and a move of 128 shards is few requests", async () => {
+  const COUNT = 256;
+  const ended = new Map<number, number>();
+  const gaps: number[] = [];
+  const work = async ({ id, signal }: Shard) => {
+    const end = ended.get(id);
+    if (end !== undefined) gaps.push(performance.now() - end);
+    await untilAborted(signal);
+    ended.set(id, performance.now());
+  };
+  const clusters = [cluster(), cluster()];
+  const start = (n: number) =>
+    shards(
+      clusters[n] as Cluster,
+      "gaps",
+      { count: COUNT, id: `${n}`, settleMs: 0, ttlSeconds: TTL_SECONDS },
+      work,
+    );
+  const owns = (feeds: Shards, count: number) => expect.poll(() => feeds.owned.length, PATIENCE).toBe(count);
+  const stays = await start(0);
+  await owns(stays, COUNT);
+  const plain = parts(await handOvers(200));
+  const spent = [];
+  for (let round = 0; round < 6; round++) {
+    const requests = await Promise.all(etcd.members.map((member) => meter(member)));
+    const comes = await start(1);
+    await owns(comes, COUNT / 2);
+    const sums = await Promise.all(requests.map((each) => each.read()));
+    spent.push(sums.reduce((sum, { Txn = 0, Range = 0 }) => sum + Txn + Range, 0));
+    await comes.close();
+    await owns(stays, COUNT);
+    // The first rounds compile.
+    if (round === 0) gaps.length = 0;
+  }
+  const moved = parts(gaps);
+  console.log(`plain hand-over: ${text(plain)}; gap of a shard: ${text(moved)} (${gaps.length} moves)`);
+  console.log(`requests of a move of ${COUNT / 2} shards: ${spent.join(", ")}`);
+  expect(gaps.length).toBeGreaterThan(1000);
+  expect(moved.p50 / plain.p50).toBeLessThan(4);
+  // One for each four that are released together, and a few for all that join.
+  expect(Math.max(...spent)).toBeLessThan(COUNT);
+  await stays.close();
+  await Promise.all(clusters.map((each) => each.close()));
+}, 120_000);
+
+setFlagsFromString("--expose-gc");
+const collect = runInNewContext("gc") as () => void;
+
+/** Heap per lock, in KiB, and the share of a core in a span without events, in percent. */
+async function cost(count: number, take: (cluster: Cluster) => Promise<unknown>) {
+  const one = cluster();
+  await one.session();
+  collect();
+  const before = process.memoryUsage().heapUsed;
+  const kept = await take(one);
+  await new Promise((resolve) => setTimeout(resolve, 3000));
+  collect();
+  const heap = (process.memoryUsage().heapUsed - before) / count / 1024;
+  const cpu = process.cpuUsage();
+  const since = performance.now();
+  await new Promise((resolve) => setTimeout(resolve, 10_000));
+  const { user, system } = process.cpuUsage(cpu);
+  const percent = (user + system) / 10 / (performance.now() - since);
+  await one.close({ drainMs: 0 });
+  return { heap, percent, kept };
+}
+
+test("1,024 shards in one process cost what is stated beside 1,024 locks", async () => {
+  const COUNT = 1024;
+  const asLocks = (one: Cluster) =>
+    Promise.all(Array.from({ length: COUNT }, (_, n) => new Mutex(one, `plain/${n}`).lock()));
+  const asShards = async (one: Cluster) => {
+    const options = { count: COUNT, id: "one", settleMs: 0, ttlSeconds: TTL_SECONDS };
+    const feeds = await shards(one, "many", options, ({ signal }) => untilAborted(signal));
+    await expect.poll(() => feeds.owned.length, PATIENCE).toBe(COUNT);
+    return feeds;
+  };
+  // What the first of each leaves in memory, such as compiled code, is not theirs.
+  for (const take of [asLocks, asShards]) {
+    const one = cluster();
+    await take(one);
+    await one.close({ drainMs: 0 });
+  }
+  const locks = await cost(COUNT, asLocks);
+  const own = await cost(COUNT, asShards);
+  const of = ({ heap, percent }: typeof own) =>
+    `${heap.toFixed(1)} KiB each, ${percent.toFixed(2)} % of a core`;
+  console.log(`1,024 locks: ${of(locks)}; 1,024 shards: ${of(own)}`);
+  // Beside its lock, a shard has its work, the signal of that, and its place in the view.
+  expect(own.heap - locks.heap).toBeLessThan(16);
+}, 180_000);

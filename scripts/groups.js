@@ -21,15 +21,19 @@ import { exitNotRun, ROOT, runVitest } from "./vitest-run.js";
 
 /** @typedef {(args: readonly string[]) => Promise<number>} Group gets the options, and resolves with the exit code */
 
+const ON_POSTGRES = /** @type {const} */ ([
+  "test/meta/examples/fenced-postgres",
+  "test/meta/examples/shards-offsets",
+]);
+
 /** @type {Readonly<Record<string, Group>>} */
 export const GROUPS = {
   /** The page of `leasehold/ui` in a real Chromium. */
-  browser: () => onServer("Chromium", findChromium, "test/browser", "LEASEHOLD_BROWSER"),
+  browser: () => onServer("Chromium", findChromium, "LEASEHOLD_BROWSER", "test/browser"),
   /** Fenced writes to a real Redis. */
-  redis: () => onServer("Redis", findRedis, "test/redis", "LEASEHOLD_REDIS"),
+  redis: () => onServer("Redis", findRedis, "LEASEHOLD_REDIS", "test/redis"),
   /** Those that `npm test` runs on PGlite, on a real PostgreSQL. */
-  postgres: () =>
-    onServer("PostgreSQL", findPostgres, "test/meta/examples/fenced-postgres", "LEASEHOLD_POSTGRES"),
+  postgres: () => onServer("PostgreSQL", findPostgres, "LEASEHOLD_POSTGRES", ...ON_POSTGRES),
   proxies,
   docker,
   ipv6,
@@ -46,13 +50,14 @@ export const GROUPS = {
 /**
  * @param {string} name
  * @param {() => Promise<{ version: string }>} find
- * @param {string} filter
  * @param {string} variable tells the tests the version
+ * @param {string} filter
+ * @param {string[]} more
  */
-async function onServer(name, find, filter, variable) {
+async function onServer(name, find, variable, filter, ...more) {
   const { version } = await find().catch(exitNotRun);
   console.log(`${name} ${version}.`);
-  return runVitest(filter, { env: { [variable]: version } });
+  return runVitest(filter, { env: { [variable]: version }, args: more });
 }
 
 /** The library behind real reverse proxies. nginx and HAProxy must be there; it says which of the others are not. */

@@ -73,6 +73,15 @@ const onThisMachine = (text: string): string =>
     (_, n: string, port: string) => `127.0.0.1:${ports[port]![Number(n)]}`,
   );
 
+/** What the pods get from the manifest, without what each has of its own. */
+const envOf = ({ env }: Container) =>
+  Object.fromEntries(
+    env.map(({ name, value = "" }) => [
+      name,
+      onThisMachine(value).replace("/etc/worker/tls", path.join(folder, "tls")),
+    ]),
+  );
+
 beforeAll(async () => {
   if (!etcd) return;
   buildPackage();
@@ -120,12 +129,7 @@ describe.runIf(etcd)("examples/deploy", { timeout: 60_000 }, () => {
 
   test("worker.yaml's replicas are ready, one works, and SIGTERM hands its work over at once", async () => {
     const { container } = await workloadOf("worker.yaml", "Deployment");
-    const env = Object.fromEntries(
-      container.env.map(({ name, value = "" }) => [
-        name,
-        onThisMachine(value).replace("/etc/worker/tls", path.join(folder, "tls")),
-      ]),
-    );
+    const env = envOf(container);
     await using examples = new Examples([], env);
     const first = await examples.serve("deploy/worker.js");
     await first.program.says("working under fence");
@@ -141,6 +145,32 @@ describe.runIf(etcd)("examples/deploy", { timeout: 60_000 }, () => {
     expect(stdout).toContain("stopped");
     second.program.signal("SIGTERM");
     expect((await second.program.ended).code).toBe(0);
+  });
+
+  test("shards.yaml's replicas are ready and share the shards, and SIGTERM hands those of one over at once", async () => {
+    const { container } = await workloadOf("shards.yaml", "StatefulSet");
+    await using examples = new Examples([], envOf(container));
+    const [, file = ""] = container.command;
+    const pod = (POD_NAME: string) => examples.serve(`deploy/${file}`, { POD_NAME });
+    const [first, second] = await Promise.all([pod("shards-0"), pod("shards-1")]);
+    await Promise.all([first, second].map(({ program }) => program.says("under fence")));
+    for (const { url } of [first, second])
+      for (const { httpGet } of [container.readinessProbe, container.livenessProbe])
+        await expect.poll(async () => (await fetch(`${url}${httpGet.path}`)).status).toBe(200);
+
+    first.program.signal("SIGTERM");
+    const { code, stdout } = await first.program.ended;
+    expect(code).toBe(0);
+    expect(stdout).toContain("stopped");
+    for (let shard = 0; shard < 64; shard++) await second.program.says(`shard ${shard} under fence`);
+    second.program.signal("SIGTERM");
+    expect((await second.program.ended).code).toBe(0);
+  });
+
+  test("the grace is longer than what shards.js takes of it", async () => {
+    const { pod, container } = await workloadOf("shards.yaml", "StatefulSet");
+    const drainSeconds = Number(valueOf(container, "DRAIN_MS")) / 1_000;
+    expect(pod.terminationGracePeriodSeconds).toBeGreaterThan(drainSeconds + 1);
   });
 
   test("the grace is longer than what worker.js takes of it", async () => {

@@ -42,7 +42,7 @@ await untilShutdown(
     await once(signal, "abort");
     await partitions.close();
   },
-  { workFirst: true, drainMs },
+  { drainMs },
 );
 await db.end();
 console.log("stopped");

@@ -28,7 +28,7 @@ await untilShutdown(
     await once(signal, "abort");
     await feeds.close();
   },
-  { workFirst: true, drainMs },
+  { drainMs },
 );
 server.close();
 console.log("stopped");

@@ -11,13 +11,13 @@ export type MembershipState = "joining" | "active" | "draining";
 
 /** A member of a group, as every client reads it. */
 export interface Member {
-  /** The name that it has given itself; the same after a restart, if it has given one. */
+  /** Its name, by default the owner of its session. A member that gives one has the same name after a restart. */
   readonly id: string;
   /** What it wants the others to know, such as its address. */
   readonly value: string;
   /** The owner of its session. */
   readonly owner: string;
-  /** How much it takes in relation to the others. */
+  /** Its weight: how much it takes in relation to the others. */
   readonly capacity: number;
   readonly zone: string | undefined;
   readonly state: MembershipState;
@@ -44,9 +44,9 @@ export interface MemberFacts {
 
 /** How a member stands in a group. */
 export interface MemberOptions {
-  /** Names the member, 1 to 256 bytes: the same after a restart, and no other live member has it. @default the owner of its session */
+  /** Its name, 1 to 256 bytes: the same after a restart, and of no other live member. @default the owner of its session */
   readonly id?: string | undefined;
-  /** How much it takes in relation to the others, a whole number, 0..1000. 0: nothing. @default 1 */
+  /** Its weight: how much it takes in relation to the others, a whole number, 0..1000. 0: nothing. @default 1 */
   readonly capacity?: number | undefined;
   /** The zone, rack or room in which it runs, 1 to 256 bytes. @default none */
   readonly zone?: string | undefined;
@@ -179,8 +179,8 @@ export class MemberKey {
   }
 
   /**
-   * An unanswered attempt may be executed later: the modification revision protects what was put since from it. Until etcd tells that
-   * one, each attempt reads it.
+   * An unanswered attempt may be executed later. The compare of the modification revision protects what was put since from it. Each
+   * attempt reads that revision until etcd has told it.
    */
   async #put({ id, value, capacity, zone, state, shards }: MemberFacts): Promise<readonly KeyValue[]> {
     const { lease, key } = this;

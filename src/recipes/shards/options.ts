@@ -36,9 +36,12 @@ export interface ShardsOptions extends SessionOptions, MemberOptions {
   readonly signal?: AbortSignal | undefined;
   /** Called when the work on a shard has not settled `forMs` milliseconds after its signal. */
   readonly onStuck?: ((shard: number, forMs: number) => void) | undefined;
-  /** Called when something has failed and is tried again after `delayMs` milliseconds: the work on `shard`, or, without that, the session or a request. */
+  /**
+   * Called when something has failed, and is tried again after `delayMs` milliseconds: the work on `shard`, or getting it; or, without
+   * `shard`, the session or a request of the member.
+   */
   readonly onRetry?: ((error: unknown, delayMs: number, shard?: number) => void) | undefined;
-  /** Called when the work on a shard has failed so often that this member leaves it to others for a minute, if one of them takes it. */
+  /** Called when the work on a shard has failed three times in a row: for a minute, this member leaves it to others, if one can take it. */
   readonly onFailed?: ((shard: number, error: unknown) => void) | undefined;
 }
 

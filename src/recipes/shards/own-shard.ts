@@ -26,11 +26,11 @@ export interface Shard {
   readonly id: number;
   /** The name of its lock. */
   readonly name: string;
-  /** The fence of its lock: each later owner has a higher one. Have whatever the work writes to check it. */
+  /** The fence of its lock: each later owner has a higher one. Let whatever the work writes to check it. */
   readonly fence: bigint;
   /**
-   * Aborts when the work has to stop: with a ShardMovedError when another member takes over or this one leaves, while the shard stays this member's until the work
-   * has settled; and with the LockLostError when the lock is lost, after which another member may work on it.
+   * Aborts when the work has to stop. With a ShardMovedError, another member takes over, or this one leaves: the shard stays this member's
+   * until the work has settled. With a LockLostError, the lock is lost: another member may already work on the shard.
    */
   readonly signal: AbortSignal;
   /** Its lock, for `assertHeld`, `remainingMs` and guards. Don't release it: the group does. */

@@ -21,7 +21,7 @@ function shardOf(key: string | Uint8Array, count: number): number {
   return Math.floor((hash / 2 ** BITS) * count);
 }
 
-/** Who owns which shard of a group, as etcd has told last. */
+/** The owners of the shards of a group, as etcd has told last. */
 export interface ShardMap extends AsyncDisposable {
   readonly name: string;
   /** The number of shards; 0 while the group has no member, and no number is given. */
@@ -29,8 +29,8 @@ export interface ShardMap extends AsyncDisposable {
   /** The shard of a key: `floor(h * count / 2^48)`, where `h` is the first 48 bits of the SHA-256 of the key in UTF-8, in each language. */
   shardOf(key: string | Uint8Array): number;
   /**
-   * Who owns the shard of a key. A moment later it may be another member: send the `fence` along, and have the owner compare it with its own,
-   * so that a request which has gone to the wrong one is refused. undefined: nobody owns it.
+   * Returns who owns the shard of a key; undefined if nobody does. A moment later it may be another member. So send the `fence` along,
+   * and let the owner compare it with its own: it refuses a request that was meant for another owner.
    */
   ownerOf(key: string | Uint8Array): ShardOwner | undefined;
   /** Who owns a shard. @throws {RangeError} if there is no such shard. */

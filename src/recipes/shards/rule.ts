@@ -31,8 +31,8 @@ export interface ShardFacts {
 const NOBODY = -1;
 
 /**
- * The index of the claimant that should own each shard, -1 if nobody takes it. `claimants`: in the same order for all who compute it. Each gets its share,
- * rounded down or up, as far as others don't decline too much.
+ * Returns, for each shard, the index of the claimant that should own it, or -1 if nobody takes it. `claimants` are in the same order for
+ * all that compute it. Each gets its share, rounded down or up, unless others decline too much.
  */
 export function assign(claimants: readonly Claimant[], shards: readonly ShardFacts[]): Int32Array {
   return new Assignment(claimants, shards).run();

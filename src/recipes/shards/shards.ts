@@ -37,14 +37,15 @@ export interface Shards extends ShardMap {
 }
 
 /**
- * Joins a group of workers that share out `count` shards, and runs `work` for each shard that this member owns. Each shard has one owner at a time, by the
- * lock `name/shard/<id>`; owners change when members come and go, each with a higher fence. When a shard moves, `shard.signal` aborts, the work
- * settles, and the next owner, who stands in the queue of the lock by then, gets it by the release. Work that returns before has nothing more
- * to do: the shard stays this member's. Work that throws is tried again after a pause (1 s, doubling to 30 s), and after three failures on another
- * member. After a lost lock or session, the work is awaited before this member works on the same shard again.
+ * Joins a group of workers that share out `count` shards, and runs `work` for each shard that this member owns. Each shard has one owner
+ * at a time, by the lock `name/shard/<id>`. Owners change when members come and go, and each has a higher fence than the one before. When
+ * a shard moves, the next owner already stands in the queue of the lock: `shard.signal` aborts, the work settles, and the release makes
+ * the next one the owner. Work that returns earlier has nothing more to do: the shard stays this member's. Work that throws runs again
+ * after a pause (1 s, doubling to 30 s); after three failures, another member takes the shard. After a lost lock or session, the work is
+ * awaited before this member works on the same shard again.
  *
- * The session is one of its own, with the options of `connect({ session })` where the own ones are not set. It's opened again when it is lost, until `close()`,
- * `signal` or `cluster.close()` ends it. Resolves when this process is a member, before it owns anything.
+ * The session is one of its own, with the options of `connect({ session })` where its own ones are not set. It is opened again when it is
+ * lost, until `close()`, `signal` or `cluster.close()` ends it. Resolves when this process is a member, before it owns anything.
  *
  * On abort of `signal`: before it has resolved, rejects with the signal's reason; afterwards the same as `close()`.
  * @throws {ShardCountError} if other members have another number of shards, and `migrate` doesn't name it.
@@ -281,7 +282,7 @@ class ShardGroup {
     this.#own.set(id, new OwnShard(id, this.#hostFor(lease)));
   }
 
-  /** Our place in the queue is another one's as soon as that one stands behind it: without a place between the two, the shard would be free. */
+  /** A place is left only when another member stands behind it: otherwise, the shard would be free for a moment. */
   #letGo(id: number, to: Member | undefined, { lease }: Place): void {
     const own = this.#own.get(id);
     if (!own) return;
@@ -337,8 +338,8 @@ class ShardGroup {
   }
 
   /**
-   * As the value of each entry of ours, and its home: ours, unless its last owner is not there any more. Then that one finds it again when it
-   * returns.
+   * The value of an entry: as every lock's, and the home of the shard. That is this member, unless the one before is not there any more: then
+   * that one finds its shard again when it returns.
    */
   #entryValue(id: number, lease: Lease): string {
     const { clock } = this.#services;

@@ -7,6 +7,7 @@ import {
   connect,
   Election,
   inspect,
+  join,
   KindMismatchError,
   lead,
   lockAll,
@@ -120,6 +121,16 @@ describe("a call that finds an entry of another kind", () => {
     await new Mutex(two.session, `${name}/17`).withLock(() => undefined);
     expect(lock.held).toBe(true);
     await lock.release();
+  });
+
+  test("of the name of a group is told the members of the group, until these have left", async () => {
+    const name = "group";
+    const place = await join(two.holder, name, "here");
+    const error = await reasonOf(new Mutex(two.session, name).lock());
+    expect(error).toMatchObject({ code: "KIND_MISMATCH", lockName: name, foundName: `${name}/members` });
+
+    await place.leave();
+    await new Mutex(two.session, name).withLock(() => undefined);
   });
 
   test("leaves nothing behind, and the next call of the right kind holds when the holder is gone", async () => {

@@ -80,8 +80,9 @@ export class OwnShard {
     return this.#state;
   }
 
-  get fence(): bigint | undefined {
-    return this.#lock?.revision;
+  /** Its work may run now. */
+  get held(): boolean {
+    return this.#state === "owned" && this.#lock?.held === true;
   }
 
   /** Someone else stands behind our entry, or nobody should have it: leaves the queue, unless our entry holds. */
@@ -160,6 +161,7 @@ export class OwnShard {
     const backoff = new Backoff(clock, PAUSES);
     const { signal } = shard;
     if (this.host.isLeaving) return aborted(signal);
+    signal.addEventListener("abort", () => this.#again?.(), { once: true });
     for (let failures = 0; !signal.aborted;) {
       try {
         await this.host.inContext(() => Promise.resolve(shard).then(this.host.work));
@@ -169,7 +171,7 @@ export class OwnShard {
         failures++;
         if (failures % ATTEMPTS === 0) {
           this.host.declined(this.id, error);
-          await this.#rest(signal);
+          await this.#rest();
         } else {
           const delayMs = backoff.nextMs();
           this.host.retried(error, delayMs, this.id);
@@ -180,11 +182,8 @@ export class OwnShard {
   }
 
   /** Keeps the lock until another member takes over, or until it is ours again. */
-  #rest(signal: AbortSignal): Promise<void> {
-    return new Promise((resolve) => {
-      this.#again = resolve;
-      void aborted(signal).then(resolve);
-    });
+  #rest(): Promise<void> {
+    return new Promise((resolve) => (this.#again = resolve));
   }
 }
 

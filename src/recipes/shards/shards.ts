@@ -147,7 +147,7 @@ class ShardGroup {
   }
 
   get owned(): readonly number[] {
-    return [...this.#own.values()].filter(({ state }) => state === "owned").map(({ id }) => id);
+    return [...this.#own.values()].filter(({ held }) => held).map(({ id }) => id);
   }
 
   /** Resolves when it is a member. */

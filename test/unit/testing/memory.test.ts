@@ -6,7 +6,17 @@ import { once as nextEvent } from "node:events";
 import { setImmediate as turn } from "node:timers/promises";
 import { promisify } from "node:util";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
-import { type Cluster, connect, Election, fromEnv, lead, Mutex, once, Session } from "../../../src/index.js";
+import {
+  type Cluster,
+  connect,
+  Election,
+  fromEnv,
+  lead,
+  Mutex,
+  once,
+  Session,
+  shards,
+} from "../../../src/index.js";
 import { Random } from "../../../src/testing/memory/random.js";
 import { type EtcdTime, RealTime, VirtualTime } from "../../../src/testing/memory/time.js";
 import { History } from "../../../src/testing/history.js";
@@ -186,6 +196,31 @@ describe.each(["the timers of Node.js", "the fake timers of vitest"])("virtual t
     await leading;
 
     expect(leaders).toContain("first");
+  });
+
+  it("shards are shared out, and move when a member has settled, and when it leaves", async () => {
+    const etcd = await start();
+    const owner = new Map<number, string>();
+    const member = (id: string) =>
+      shards(client(etcd), "feeds", { count: 16, id, ttlSeconds: 10 }, async ({ id: shard, signal }) => {
+        owner.set(shard, id);
+        await ended(signal);
+        if (owner.get(shard) === id) owner.delete(shard);
+      });
+    const load = (id: string) => [...owner.values()].filter((each) => each === id).length;
+    const a = await member("a");
+    expect(load("a")).toBe(0);
+    await etcd.advance(1_000);
+    expect(load("a")).toBe(16);
+
+    const b = await member("b");
+    await etcd.advance(1_500);
+    expect([load("a"), load("b")]).toEqual([8, 8]);
+
+    await b.close();
+    await etcd.advance(0);
+    expect(load("a")).toBe(16);
+    await a.close();
   });
 
   it("a crowd of 300 in one queue needs no move of the time", async () => {

@@ -1,4 +1,5 @@
 // The cost of sessions and locks while nothing happens.
+import { setTimeout as delay } from "node:timers/promises";
 import { etcdOf, type Field } from "../frame/field.js";
 import { measure, open, startAll, TTL_SECONDS, untilGranted } from "../frame/measure.js";
 import type { ContenderProcess } from "../frame/contender-process.js";
@@ -8,6 +9,8 @@ import type { Question } from "./question.js";
 const SPAN_MS = TTL_SECONDS * 1000;
 const RENEWALS = 3;
 const QUICK_MS = 500;
+/** After releases, a session lists its keys, with pauses that double: after 15, 45 and 105 s. These spans are between two of them. */
+const LISTED_MS = 45_000;
 /**
  * The span with the median cost counts: V8's memory reducer collects the garbage of the opening once, 20 to 40 s after the last
  * grant (`node --trace-gc`), and that falls into one span at most.
@@ -55,6 +58,7 @@ async function manyLocks(field: Field, cycles?: number) {
   await startAll(processes, [{ ...cycling(cycles), name: field.name, names: "each", contenders, forMs: 0 }]);
   await untilGranted(process, contenders * (cycles ?? 1));
   if (!field.scale.quick) await etcdOf(field).calm();
+  if (!field.scale.quick && cycles !== undefined) await delay(LISTED_MS);
   const { heapBytes: after } = await process.look({ collect: true });
   const figures = await idle(field, process);
   const watches = await etcdOf(field).watches();

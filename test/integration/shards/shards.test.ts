@@ -5,6 +5,7 @@ import {
   type Cluster,
   connect,
   LockLostError,
+  Session,
   type Shard,
   ShardCountError,
   ShardMovedError,
@@ -295,6 +296,35 @@ test("another number of shards is refused, unless it names the old one: then it 
   await expect(group.start("d", { count: 4 })).rejects.toThrow(ShardCountError);
 });
 
+test("members of other versions: the highest rule that all of them know is used, and nothing moves without one", async () => {
+  await using group = new Group("versions", { count: 8 });
+  const cluster = group.cluster();
+  const other = await Session.open(cluster, { ttlSeconds: 20 });
+  const put = (rule: number) =>
+    etcd.member.gateway("/v3/kv/put", {
+      key: Buffer.from(`versions/members/${other.leaseId.toString(16)}`).toString("base64"),
+      value: Buffer.from(
+        JSON.stringify({
+          ...{ member: "other", value: "", owner: "o", capacity: 1, state: "active" },
+          shards: { count: 8, rule, declines: [] },
+        }),
+      ).toString("base64"),
+      lease: other.leaseId.toString(),
+    });
+  await put(7);
+  const a = await group.start("a");
+  // The other half belongs to the other one, by the rule that both know.
+  await group.balanced({ a: 4 });
+  await put(0);
+  await group.start("b");
+  await expect.poll(() => memberKeys("versions"), PATIENCE).toHaveLength(3);
+  expect(a.owned).toHaveLength(4);
+  await put(1);
+  // The other one has a third, too, which may be the larger one.
+  const isThird = (load = 0) => load === 2 || load === 3;
+  await expect.poll(() => ["a", "b"].every((id) => isThird(group.loads()[id])), PATIENCE).toBe(true);
+});
+
 test("those that own nothing see the owners, with the address and the fence of each", async () => {
   await using group = new Group("routed");
   await group.start("a");
@@ -385,7 +415,7 @@ test.each([
   [{ count: 4, value: "x".repeat(4097) }, /value to be a well-formed string of at most 4096 bytes/],
   [{ count: 4, drainMS: 1 }, /Unknown option drainMS of shards.*drainMs/],
   [{ count: 4, onStuck: 1 }, /onStuck to be a function/],
-])("bad options %j are refused", async (options, message) => {
+])("bad options are refused: %#", async (options, message) => {
   await using cluster = connect({ hosts: etcd.endpoints });
   await expect(shards(cluster, "bad", options as never, () => undefined)).rejects.toThrow(message);
 });

@@ -45,7 +45,9 @@ export class SharedWatch implements WatchListener, WatchOwner {
     if (directory === undefined || createdAt === undefined || createdAt >= from || over) return undefined;
     if (!this.#covers(target)) return undefined;
     const sharing = new Watch(this.watch.id, target, listener);
-    [sharing.createdAt, sharing.createdMs, sharing.owner] = [createdAt, createdMs, this];
+    [sharing.createdAt, sharing.owner] = [createdAt, this];
+    // One that has reported an event is served at once from then on.
+    if (this.watch.lastEvent === 0n) sharing.createdMs = createdMs;
     sharing.lastEvent = this.#lastIn(sharing, from);
     const there = this.#sharing.get(directory) ?? new Set<Watch>();
     this.#sharing.set(directory, there.add(sharing));

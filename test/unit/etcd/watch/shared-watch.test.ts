@@ -57,6 +57,13 @@ describe("a watch in the range of a wide one", () => {
     expect(watch("other", "feeds/shard/1/b", 69n).lastEvent).toBe(0n);
   });
 
+  test("is as old as the wide one, until that has reported an event: etcd may serve the first one late", () => {
+    const { stream, wide, watch } = world();
+    expect(watch("young", "feeds/shard/1/a", CREATED + 1n).createdMs).toBe(wide.createdMs);
+    stream.deleted("feeds/shard/1/b", 70n);
+    expect(watch("later", "feeds/shard/1/a", CREATED + 1n).createdMs).toBe(-Infinity);
+  });
+
   test("does not forget that there were deletions which it can't tell any more", () => {
     const { stream, watch } = world();
     for (let n = 0n; n < 9000n; n++) stream.deleted("feeds/shard/1/a", 70n + n);

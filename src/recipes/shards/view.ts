@@ -169,8 +169,9 @@ export class ShardView {
   #failed(error: Error): void {
     this.#watch?.stop();
     if (this.#settle) return this.#settle.reject(error);
-    this.onRetry(error, AGAIN_MS);
     this.#again = this.services.clock.after(AGAIN_MS, () => this.#begin());
+    // It may stop the view.
+    this.onRetry(error, AGAIN_MS);
   }
 
   /** After each change. Returns the function that ends it. */

@@ -11,6 +11,8 @@ const COMMANDS: Readonly<Record<string, () => Promise<AnyCommand>>> = {
   release: async () => (await import("./queues.js")).release,
   leader: async () => (await import("./leader.js")).leader,
   observe: async () => (await import("./leader.js")).observe,
+  members: async () => (await import("./groups.js")).members,
+  shards: async () => (await import("./groups.js")).shards,
   top: async () => (await import("./top/top.js")).top,
   doctor: async () => (await import("./doctor/doctor.js")).doctor,
   ui: async () => (await import("./ui.js")).ui,

@@ -81,6 +81,78 @@ export interface LeaderJson {
   } | null;
 }
 
+/** A member of a group, as it has said of itself. */
+export interface MemberJson {
+  /** The same after a restart, if the member has been given one. */
+  readonly id: string;
+  /** What it tells the others, such as its address. */
+  readonly value: string;
+  /** The owner of its session. */
+  readonly owner: string;
+  /** How much it takes in relation to the others. */
+  readonly capacity: number;
+  readonly zone?: string;
+  /** A "joining" or "draining" one takes nothing new. */
+  readonly state: "joining" | "active" | "draining";
+  readonly key: string;
+  /** Create revision of the key: the order of the joins. */
+  readonly revision: string;
+  /** As in `ContenderJson`. */
+  readonly leaseId: string;
+  readonly lease: string;
+}
+
+/** `members`. With --watch, a line after each change. */
+export interface MembersJson {
+  readonly name: string;
+  /** In the order of their joins. */
+  readonly members: readonly MemberJson[];
+  /** The revision of etcd whose state this is. */
+  readonly revision: string;
+}
+
+/** A member of a group that shares out shards. */
+export interface ShardMemberJson extends MemberJson {
+  /** The number of shards of the group, as this member has it. While it is not that of the group, the member owns none. */
+  readonly count: number;
+  /** Shards that it leaves to others for a while, because its work on them has failed. */
+  readonly declines: readonly number[];
+  /** How many its capacity gives it, with two decimals; 0: it takes none. */
+  readonly share: number;
+  /** Those that it owns. */
+  readonly shards: readonly number[];
+}
+
+/** A shard that another member should own, or that nobody owns. */
+export interface MoveJson {
+  readonly shard: number;
+  /**
+   * "waiting": the next owner stands in the queue, and gets it as soon as the work of the present one has settled. "planned": the rule names
+   * another owner, which is not in the queue yet. "free": nobody owns it.
+   */
+  readonly state: "waiting" | "planned" | "free";
+  /** The `id` of the owner; null: nobody, or no member. */
+  readonly from: string | null;
+  /** The same of the next owner. */
+  readonly to: string | null;
+  /** The present one; missing if nobody owns it. */
+  readonly fence?: string;
+}
+
+/** `shards`. With --watch, a line after each change. */
+export interface ShardsJson {
+  readonly name: string;
+  /** The number of shards; 0 without members. */
+  readonly count: number;
+  /** In the order of their joins. */
+  readonly members: readonly ShardMemberJson[];
+  /** How many more than its share the member has that is the most above it, and the one that is the most below; null if no member takes shards. */
+  readonly balance: { readonly most: number; readonly least: number } | null;
+  readonly moves: readonly MoveJson[];
+  /** The revision of etcd whose state this is. */
+  readonly revision: string;
+}
+
 /** `run`, on standard error: another client holds the lock. */
 export interface WaitingJson {
   readonly event: "waiting";

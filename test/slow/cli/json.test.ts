@@ -1,8 +1,9 @@
 // Real output of --json against src/tools/cli/json-types.ts, from which docs/cli.schema.json is made: only here is each line of each
 // command read.
 import { expect, test } from "vitest";
-import { Election, Mutex } from "../../../src/index.js";
+import { Election, Mutex, shards } from "../../../src/index.js";
 import { putKeys } from "../../support/clients/many-keys.js";
+import { abortOf } from "../../support/clients/session-client.js";
 import { type JsonSample, objectionsTo } from "../../support/fixtures/json-samples.js";
 import { blocksIn, readPage } from "../../support/fixtures/pages.js";
 import { twoSessions } from "../../support/fixtures/two-sessions.js";
@@ -31,6 +32,10 @@ test("every line of every command has the type that is documented, and nothing e
   await observing.says("null}\n");
   observing.child.kill("SIGINT");
   const observed = (await observing.ended).stdout.split("\n").slice(0, -1);
+  const options = { count: 3, zone: "z", settleMs: 0 };
+  const group = await shards(two.cluster, "json/group", options, ({ signal }) => abortOf(signal));
+  await expect.poll(() => group.owned).toHaveLength(3);
+  await putKeys(two.etcd.member, ["json/group/shard/0/6a1f"]);
 
   const all = [
     samples("LockJson", await linesOf("ls", "json/")),
@@ -39,15 +44,18 @@ test("every line of every command has the type that is documented, and nothing e
     samples("LeaderJson", await linesOf("leader", "json/none")),
     samples("LeaderJson", await linesOf("leader", "json/lock")),
     samples("LeaderJson", observed),
+    samples("MembersJson", await linesOf("members", "json/group")),
+    samples("ShardsJson", await linesOf("shards", "json/group")),
+    samples("ShardsJson", await linesOf("shards", "json/none")),
     samples("ReleaseJson", await linesOf("release", "json/lock", "--yes")),
     samples("ReleaseJson", await linesOf("release", "json/none", "--yes")),
     samples("CompletionJson", await linesOf("completion", "bash")),
     samples("ErrorJson", await linesOf("show", "/")),
   ];
 
-  expect(all.map((lines) => lines.length)).toEqual([2, 1, 1, 1, 1, 2, 1, 1, 1, 1]);
+  expect(all.map((lines) => lines.length)).toEqual([6, 1, 1, 1, 1, 2, 1, 1, 1, 1, 1, 1, 1]);
   expect(objectionsTo(all.flat())).toEqual([]);
-  await lock.release().catch(() => {});
+  await Promise.all([lock.release().catch(() => {}), group.close()]);
 });
 
 /** The lines of a command until it has written this, and then gets SIGINT. */

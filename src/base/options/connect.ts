@@ -84,7 +84,7 @@ export interface LogRecord {
   readonly event: string;
   /** The line, without "leasehold: " before it. */
   readonly message: string;
-  /** The name of the lock, semaphore or election; the first one of `lockAll`. */
+  /** The name of the lock, semaphore, election or group; the first one of `lockAll`. */
   readonly name?: string;
   /** The names of `lockAll`, or of the locks that a session has lost: at most five. */
   readonly names?: readonly string[];

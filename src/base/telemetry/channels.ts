@@ -11,6 +11,7 @@ import type {
   RejoinMessage,
   RenewedMessage,
   SessionMessage,
+  ShardMessage,
 } from "./messages.js";
 
 /** Events and names of a channel, as a subscriber passes them to `node:diagnostics_channel`. */
@@ -26,6 +27,7 @@ export const CHANNELS = {
   credentials: "leasehold.credentials",
   guardian: "leasehold.guardian",
   election: "leasehold.election",
+  shard: "leasehold.shard",
 } as const;
 
 /** A channel that knows the type of its messages. Check `hasSubscribers` before a message is created. */
@@ -56,3 +58,4 @@ export const memberChannel = typed<MemberMessage>(CHANNELS.member);
 export const credentialsChannel = typed<CredentialsMessage>(CHANNELS.credentials);
 export const guardianChannel = typed<GuardianMessage>(CHANNELS.guardian);
 export const electionChannel = typed<ElectionMessage>(CHANNELS.election);
+export const shardChannel = typed<ShardMessage>(CHANNELS.shard);

@@ -11,6 +11,7 @@ export {
   rejoinChannel,
   renewedChannel,
   sessionChannel,
+  shardChannel,
   type TypedChannel,
   type TypedTracingChannel,
 } from "./channels.js";
@@ -32,4 +33,5 @@ export type {
   RenewedMessage,
   SessionMessage,
   SessionStateName,
+  ShardMessage,
 } from "./messages.js";

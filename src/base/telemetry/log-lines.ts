@@ -17,6 +17,7 @@ import {
   type RejoinMessage,
   type RenewedMessage,
   type SessionMessage,
+  type ShardMessage,
 } from "./messages.js";
 import { isError } from "../util/realm.js";
 
@@ -351,6 +352,22 @@ const aboutElection = ({ name, fence, owner, error }: ElectionMessage): Omit<Log
   ...(owner !== undefined && { owner }),
   ...codeOf(error),
 });
+
+/** Work on shards that does not stop, or fails. A loss has the line of the lock, or of the session. */
+export function shardLine(context: LineContext, message: ShardMessage): void {
+  const { name, shard, state, fence, drainMs = 0, error } = message;
+  if (state !== "stuck" && state !== "failed") return;
+  const what =
+    state === "stuck"
+      ? `has not settled ${duration(drainMs)} after its signal, and keeps the shard`
+      : `has failed again and again (${reason(error)}); it is left to other members for a minute`;
+  context.write("warn", `the work on shard ${shard} of ${quoted(name)} ${what}`, {
+    event: `shard.${state}`,
+    name,
+    fence: String(fence),
+    ...(state === "stuck" ? { durationMs: drainMs } : codeOf(error)),
+  });
+}
 
 /** The pauses before calls of one session begin again are up to 1 s. */
 const GATHER_MS = 1000;

@@ -20,6 +20,7 @@ import {
   rejoinChannel,
   renewedChannel,
   sessionChannel,
+  shardChannel,
 } from "./channels.js";
 import {
   credentialsLine,
@@ -30,6 +31,7 @@ import {
   MemberLines,
   RejoinLines,
   SessionLines,
+  shardLine,
 } from "./log-lines.js";
 import type {
   AcquireMessage,
@@ -44,6 +46,7 @@ import type {
   RejoinMessage,
   RenewedMessage,
   SessionMessage,
+  ShardMessage,
 } from "./messages.js";
 import { WaitLines } from "./wait-lines.js";
 import { isPromise } from "../util/realm.js";
@@ -142,6 +145,7 @@ export function writeLog(target: LogTarget): () => void {
   log.to(credentialsChannel, (message: CredentialsMessage) => credentialsLine(context, message));
   log.to(guardianChannel, (message: GuardianMessage) => guardianLine(context, message));
   log.to(electionChannel, (message: ElectionMessage) => elections.election(message));
+  log.to(shardChannel, (message: ShardMessage) => shardLine(context, message));
   log.to(rejoinChannel, (message: RejoinMessage) => rejoins.rejoin(message));
   const sessions = new SessionLines(context);
   const locks = new LockLines(context);

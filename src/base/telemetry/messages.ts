@@ -197,3 +197,23 @@ export interface ElectionMessage extends ClusterMessage {
   /** For `retrying`: milliseconds until the next campaign. */
   readonly delayMs: number | undefined;
 }
+
+/**
+ * A message of the channel `leasehold.shard`: what happened to a shard that this process owns. `owned`: its lock was granted, and the work
+ * begins. `moving`: the signal of the work has aborted, since another member takes over, or this one leaves. `moved`: the work has settled, and the lock is
+ * released. `lost`: the lock was lost, also while the shard was moving. `stuck`: the work has not settled `drainMs` after its signal, and the shard
+ * stays. `failed`: the work has failed so often that this member leaves the shard to others for a minute.
+ */
+export interface ShardMessage extends ClusterMessage {
+  /** The name of the group. */
+  readonly name: string;
+  readonly label: string | undefined;
+  readonly shard: number;
+  readonly state: "owned" | "moving" | "moved" | "lost" | "stuck" | "failed";
+  /** The fence of its lock. */
+  readonly fence: bigint;
+  /** For `moved`, `stuck`, and `lost` while it was moving: milliseconds since the signal of the work has aborted, up to when the work had settled. */
+  readonly drainMs: number | undefined;
+  /** For `lost`: the LockLostError. For `failed`: what the work has thrown. */
+  readonly error: unknown;
+}

@@ -226,6 +226,22 @@ export const METRICS = {
     unit: "{leader}",
     description: "1 while this process leads an election with this label, otherwise 0.",
   },
+  shardsOwned: {
+    name: "leasehold.shards.owned",
+    unit: "{shard}",
+    description: "Shards that this process owns, of the groups with this label.",
+  },
+  shardMoves: {
+    name: "leasehold.shards.moves",
+    unit: "{shard}",
+    description: "Shards that this process owns no longer.",
+  },
+  drainDuration: {
+    name: "leasehold.shards.drain.duration",
+    unit: "s",
+    description: "Time from the signal that a shard moves until its work has settled.",
+    advice: { explicitBucketBoundaries: WAITS },
+  },
   failovers: {
     name: "leasehold.failovers",
     unit: "{failover}",
@@ -243,6 +259,9 @@ export interface Instruments {
   readonly sessionTtl: ObservableGauge;
   readonly renewalDuration: Histogram;
   readonly leader: ObservableGauge;
+  readonly shardsOwned: ObservableGauge;
+  readonly shardMoves: Counter;
+  readonly drainDuration: Histogram;
   readonly failovers: Counter;
 }
 
@@ -261,6 +280,9 @@ export function instrumentsOf(meter: Meter): Instruments {
     sessionTtl: gauge(METRICS.sessionTtl),
     renewalDuration: histogram(METRICS.renewalDuration),
     leader: gauge(METRICS.leader),
+    shardsOwned: gauge(METRICS.shardsOwned),
+    shardMoves: counter(METRICS.shardMoves),
+    drainDuration: histogram(METRICS.drainDuration),
     failovers: counter(METRICS.failovers),
   };
 }

@@ -18,6 +18,7 @@ import {
   memberChannel,
   renewedChannel,
   sessionChannel,
+  shardChannel,
 } from "../../base/telemetry/channels.js";
 import type {
   AcquireMessage,
@@ -30,6 +31,7 @@ import type {
   MemberMessage,
   RenewedMessage,
   SessionMessage,
+  ShardMessage,
 } from "../../base/telemetry/messages.js";
 import { ATTRIBUTES, holderAttributes, lockAttributes, type Series } from "./metrics.js";
 import {
@@ -288,6 +290,52 @@ class Elections {
   }
 }
 
+const MAX_SHARDS = 100_000;
+/** How a shard may leave: its work has settled in `drainMs`, or later, or its lock was lost. */
+const SHARD_OUTCOMES = ["moved", "late", "lost"] as const;
+
+/** The shards that this process owns, and how it has ceased to own others, by label of the group. */
+class Shards {
+  /** Every label that was seen; `Labels` limits their number. */
+  readonly #labels = new Set<string>();
+  readonly #owned = new BoundedMap<string, { readonly label: string; isLate: boolean }>(MAX_SHARDS);
+
+  constructor(private readonly telemetry: Telemetry) {}
+
+  changed(message: ShardMessage): void {
+    const { clusters, labels, instruments } = this.telemetry;
+    const { name, shard, fence, state, drainMs } = message;
+    const label = labels.of(message.label);
+    if (!this.#labels.has(label)) for (const outcome of SHARD_OUTCOMES) this.#count(label, outcome, 0);
+    this.#labels.add(label);
+    const id = JSON.stringify([clusters.numberOf(message), name, shard, String(fence)]);
+    if (state === "owned") this.#owned.set(id, { label, isLate: false });
+    const owned = this.#owned.get(id);
+    if (state === "stuck" && owned) owned.isLate = true;
+    if (state !== "moved" && state !== "lost") return;
+    this.#owned.take(id);
+    this.#count(label, state === "moved" && owned?.isLate ? "late" : state, 1);
+    if (drainMs !== undefined)
+      instruments.drainDuration.record(drainMs / 1000, { [ATTRIBUTES.label]: label });
+  }
+
+  #count(label: string, outcome: (typeof SHARD_OUTCOMES)[number], by: number): void {
+    const attributes = { [ATTRIBUTES.label]: label, [ATTRIBUTES.outcome]: outcome };
+    this.telemetry.instruments.shardMoves.add(by, attributes);
+  }
+
+  observe(result: ObservableResult): void {
+    const counts = new Map([...this.#labels].map((label) => [label, 0]));
+    for (const [, { label }] of this.#owned.entries()) counts.set(label, (counts.get(label) ?? 0) + 1);
+    for (const [label, count] of counts) result.observe(count, { [ATTRIBUTES.label]: label });
+  }
+
+  forget(): void {
+    this.#labels.clear();
+    this.#owned.takeAll();
+  }
+}
+
 /** Counts how often a member was left. */
 class Failovers {
   constructor(private readonly telemetry: Telemetry) {
@@ -309,14 +357,15 @@ export function observe(telemetry: Telemetry, meter: Meter): () => void {
   const calls = new Acquisitions(telemetry, holds);
   const sessions = new Sessions(telemetry);
   const elections = new Elections(telemetry);
+  const shards = new Shards(telemetry);
   const failovers = new Failovers(telemetry);
-  const stopGauges = observeGauges({ sessions, elections }, telemetry, meter);
-  const subscriptions = subscribe({ holds, calls, sessions, elections, failovers }, telemetry);
+  const stopGauges = observeGauges({ sessions, elections, shards }, telemetry, meter);
+  const subscriptions = subscribe({ holds, calls, sessions, elections, shards, failovers }, telemetry);
   return () => {
     subscriptions.cancel();
     telemetry.backlog.flush();
     guard(stopGauges);
-    for (const observer of [calls, holds, sessions, elections]) observer.forget();
+    for (const observer of [calls, holds, sessions, elections, shards]) observer.forget();
     telemetry.backlog.flush();
   };
 }
@@ -326,11 +375,12 @@ interface Observers {
   readonly calls: Acquisitions;
   readonly sessions: Sessions;
   readonly elections: Elections;
+  readonly shards: Shards;
   readonly failovers: Failovers;
 }
 
 function subscribe(observers: Observers, { backlog, wallTime }: Telemetry): Subscriptions {
-  const { holds, calls, sessions, elections, failovers } = observers;
+  const { holds, calls, sessions, elections, shards, failovers } = observers;
   const subscriptions = new Subscriptions();
   subscriptions.on<AcquireMessage>(acquireChannel.start, (message) => {
     const origin = { parent: context.active(), at: wallTime() };
@@ -347,19 +397,21 @@ function subscribe(observers: Observers, { backlog, wallTime }: Telemetry): Subs
   subscriptions.on(sessionChannel, (message) => sessions.changed(message));
   subscriptions.on(renewedChannel, (message) => sessions.renewed(message));
   subscriptions.on(electionChannel, (message) => elections.changed(message));
+  subscriptions.on(shardChannel, (message) => shards.changed(message));
   subscriptions.on(memberChannel, (message) => failovers.changed(message));
   return subscriptions;
 }
 
 function observeGauges(
-  { sessions, elections }: Pick<Observers, "sessions" | "elections">,
+  { sessions, elections, shards }: Pick<Observers, "sessions" | "elections" | "shards">,
   { instruments, backlog }: Telemetry,
   meter: Meter,
 ): () => void {
-  const { sessionRemaining, sessionTtl, leader } = instruments;
+  const { sessionRemaining, sessionTtl, leader, shardsOwned } = instruments;
   const gauges = new Gauges(meter, backlog);
   gauges.addBatch([sessionRemaining, sessionTtl], (result) => sessions.observe(result));
   gauges.add(leader, (result) => elections.observe(result));
+  gauges.add(shardsOwned, (result) => shards.observe(result));
   return () => gauges.remove();
 }
 

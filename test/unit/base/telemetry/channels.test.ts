@@ -15,6 +15,7 @@ describe("the channels", () => {
       credentials: "leasehold.credentials",
       guardian: "leasehold.guardian",
       election: "leasehold.election",
+      shard: "leasehold.shard",
     });
     expect(channels.acquireChannel.asyncEnd.name).toBe("tracing:leasehold.acquire:asyncEnd");
     expect(channels.callChannel.start.name).toBe("tracing:leasehold.call:start");

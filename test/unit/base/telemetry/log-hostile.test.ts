@@ -7,7 +7,7 @@ const ESCAPES = "\u001b[31mred\u001b[0m\r\nERROR fake line\u202e\u0000\u2028";
 const HOSTILE = [ESCAPES, "x".repeat(1 << 20), ESCAPES.repeat(1 << 12), "\ud800\udbff", '" "'];
 const UNSAFE = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}]/u;
 
-const { acquireChannel, electionChannel, memberChannel, sessionChannel } = channels;
+const { acquireChannel, electionChannel, memberChannel, sessionChannel, shardChannel } = channels;
 
 /** One message on each channel that has texts of others, with `text` in all of them. */
 async function publishAll(world: LogWorld, text: string): Promise<void> {
@@ -18,6 +18,8 @@ async function publishAll(world: LogWorld, text: string): Promise<void> {
   world.finish(call, { outcome: "error", error });
   const rest = { fence: undefined, delayMs: 5, label: undefined, owner: text };
   electionChannel.publish({ hosts, name: text, state: "retrying", error, ...rest });
+  const shard = { shard: 7, label: undefined, fence: 1n, drainMs: undefined };
+  shardChannel.publish({ hosts, name: text, state: "failed", error, ...shard });
   memberChannel.publish({ hosts, host: text, state: "refused", error });
   memberChannel.publish({ hosts, host: "http://a:2379", state: "up", error: undefined });
   const members = new Map(Array.from({ length: 10 }, (_, n) => [`${text}${n}`, error]));
@@ -45,7 +47,7 @@ describe("a line", () => {
 
       await publishAll(world, text);
 
-      expect(world.lines.all).toHaveLength(6);
+      expect(world.lines.all).toHaveLength(7);
       for (const line of world.lines.all) {
         expect(line.length).toBeLessThan(2100);
         expect(UNSAFE.test(line)).toBe(false);
@@ -98,7 +100,7 @@ describe("a line", () => {
     expect(one.lines.news).toEqual([]);
     const { CHANNELS, ...all } = channels;
     for (const channel of Object.values(all)) expect(channel.hasSubscribers).toBe(false);
-    expect(Object.keys(CHANNELS)).toHaveLength(11);
+    expect(Object.keys(CHANNELS)).toHaveLength(12);
   });
 
   test("of the level debug is not even prepared for a logger without that level", () => {

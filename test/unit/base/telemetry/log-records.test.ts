@@ -14,6 +14,7 @@ import {
   rejoinChannel,
   renewedChannel,
   sessionChannel,
+  shardChannel,
 } from "../../../../src/base/telemetry/channels.js";
 import { settle } from "../../../support/fakes/fake-clock.js";
 import { LEASE_ID, LogWorld } from "../../../support/fixtures/log-world.js";
@@ -145,6 +146,9 @@ test("each event that is written is in the table of docs/observability.md, and J
   holdLongChannel.publish({ ...lock("released"), warnHoldMs: 1000 });
   for (const state of ["campaigning", "elected", "resigned", "lost", "retrying", "stopped"] as const)
     electionChannel.publish({ ...election, state, delayMs: 1000 });
+  const shard = { hosts: world.hosts, name: "feeds", label: undefined, shard: 7, fence: 9n };
+  for (const state of ["owned", "moving", "moved", "lost", "stuck", "failed"] as const)
+    shardChannel.publish({ ...shard, state, drainMs: 1000, error: lost });
   const member = { hosts: world.hosts, host };
   memberChannel.publish({ ...member, state: "up", error: undefined });
   memberChannel.publish({ ...member, state: "refused", error: lost });

@@ -1,6 +1,10 @@
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
-import { electionChannel, memberChannel } from "../../../../src/base/telemetry/channels.js";
-import type { ElectionMessage, MemberMessage } from "../../../../src/base/telemetry/messages.js";
+import { electionChannel, memberChannel, shardChannel } from "../../../../src/base/telemetry/channels.js";
+import type {
+  ElectionMessage,
+  MemberMessage,
+  ShardMessage,
+} from "../../../../src/base/telemetry/messages.js";
 import type { Instrumentation } from "../../../../src/observe/otel/instrument.js";
 import {
   acquire,
@@ -178,6 +182,64 @@ describe("leasehold.leader", () => {
     instrumentation.disable();
 
     expect(await leaders()).toEqual({});
+  });
+});
+
+describe("the metrics of shards", () => {
+  const shard = (state: ShardMessage["state"], given: Partial<ShardMessage> = {}) =>
+    shardChannel.publish({
+      ...{ hosts: HOSTS, name: "feeds", label: "feeds", shard: 7, state },
+      ...{ fence: 41n, drainMs: undefined, error: undefined, ...given },
+    });
+  const owned = () => sdk.by("leasehold.label", "leasehold.shards.owned");
+  const moves = () => sdk.by("leasehold.outcome", "leasehold.shards.moves");
+
+  test("have what is owned, by label, from the lock to its release or loss, of each cluster", async () => {
+    expect(await owned()).toEqual({});
+    shard("owned");
+    shard("owned", { shard: 8 });
+    shard("owned", { hosts: [...HOSTS] });
+    shard("owned", { name: "other", label: undefined });
+    expect(await owned()).toEqual({ feeds: 3, other: 1 });
+    shard("moving");
+    shard("stuck", { shard: 8 });
+    shard("failed", { shard: 8 });
+    expect(await owned()).toEqual({ feeds: 3, other: 1 });
+    shard("moved");
+    shard("lost", { shard: 8 });
+    expect(await owned()).toEqual({ feeds: 1, other: 1 });
+  });
+
+  test("are gone with disable()", async () => {
+    shard("owned");
+    instrumentation.disable();
+
+    expect(await owned()).toEqual({});
+  });
+
+  test("count how shards have left, from 0, once each, and the seconds of their drains", async () => {
+    shard("owned");
+    expect(await moves()).toEqual({ moved: 0, late: 0, lost: 0 });
+    shard("moving");
+    shard("moved", { drainMs: 20 });
+    // The same shard with another fence is another term.
+    for (const state of ["owned", "moving"] as const) shard(state, { fence: 42n });
+    shard("stuck", { fence: 42n, drainMs: 1000 });
+    shard("moved", { fence: 42n, drainMs: 1480 });
+    shard("owned", { fence: 43n });
+    shard("lost", { fence: 43n });
+
+    expect(await moves()).toEqual({ moved: 1, late: 1, lost: 1 });
+    expect(await sdk.points("leasehold.shards.drain.duration")).toEqual([
+      { attributes: { "leasehold.label": "feeds" }, value: 1.5, count: 2 },
+    ]);
+  });
+
+  test("do not go below 0 for shards that were owned before", async () => {
+    shard("moved");
+
+    expect(await owned()).toEqual({ feeds: 0 });
+    expect(await moves()).toMatchObject({ moved: 1 });
   });
 });
 

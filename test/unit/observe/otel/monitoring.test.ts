@@ -6,6 +6,7 @@ import {
   memberChannel,
   renewedChannel,
   sessionChannel,
+  shardChannel,
 } from "../../../../src/base/telemetry/channels.js";
 import { ATTRIBUTES, METRICS } from "../../../../src/observe/otel/metrics.js";
 import { acquire, HOSTS, release } from "../../../support/fixtures/otel-messages.js";
@@ -52,6 +53,10 @@ beforeAll(async () => {
   electionChannel.publish({
     ...{ ...session, name: "boss", label: "boss", state: "elected" },
     ...{ fence: 1n, delayMs: undefined },
+  });
+  shardChannel.publish({
+    ...{ hosts: HOSTS, name: "feeds", label: "feeds", shard: 7, state: "moved" },
+    ...{ fence: 1n, drainMs: 5, error: undefined },
   });
   const { all } = samplesIn(await sdk.scrape());
   instrumentation.disable();

@@ -6,8 +6,9 @@ import {
   type CheckedSession,
   MAX_TIMER_MS,
 } from "../../base/options/check.js";
+import { checkLock, type CheckedLock } from "../../base/options/lock.js";
 import type { EtcdServices } from "../../lock/session/connection.js";
-import type { SessionOptions } from "../../lock/session/session-options.js";
+import type { LockOptions, SessionOptions } from "../../lock/session/session-options.js";
 import { checkCapacity, checkMemberText, checkMemberValue, type MemberOptions } from "../members/member.js";
 import { MAX_COUNT, shardName } from "./view.js";
 
@@ -15,7 +16,7 @@ const DRAIN_MS = 10_000;
 const SETTLE_MS = 1000;
 
 /** The options of `shards`. */
-export interface ShardsOptions extends SessionOptions, MemberOptions {
+export interface ShardsOptions extends SessionOptions, MemberOptions, Pick<LockOptions, "label"> {
   /** The number of shards, 1..4096: the same for all members. */
   readonly count: number;
   /** What others read about this member, such as its address, at most 4096 bytes. @default the owner of its session */
@@ -46,7 +47,7 @@ export interface ShardsOptions extends SessionOptions, MemberOptions {
 }
 
 const OPTIONS = [
-  ...["count", "id", "capacity", "zone", "value", "drainMs", "settleMs", "migrate", "signal"],
+  ...["count", "id", "capacity", "zone", "value", "drainMs", "settleMs", "migrate", "signal", "label"],
   ...["onStuck", "onRetry", "onFailed"],
 ];
 
@@ -61,6 +62,8 @@ export interface CheckedShards {
   readonly zone: string | undefined;
   readonly value: string | undefined;
   readonly migrate: number | undefined;
+  /** The options of the locks of the shards. */
+  readonly lock: CheckedLock;
   readonly listeners: Pick<ShardsOptions, "onStuck" | "onRetry" | "onFailed">;
 }
 
@@ -71,14 +74,14 @@ export function checkShards(services: EtcdServices, name: string, options: Shard
   const given = (options as ShardsOptions | undefined) ?? ({} as Partial<ShardsOptions>);
   const session = checkSession("shards", options, { also: OPTIONS, defaults: services.options.session });
   const count = checkCount("count", given.count);
-  const { value, migrate, onStuck, onRetry, onFailed } = given;
+  const { value, label, migrate, onStuck, onRetry, onFailed } = given;
   checkName(name);
   checkName(shardName(name, count));
   for (const [option, listener] of Object.entries({ onStuck, onRetry, onFailed }))
     if (listener !== undefined) checkFunction(option, listener);
   const limits = { min: 0, max: MAX_TIMER_MS };
   return {
-    ...{ name, session, count },
+    ...{ name, session, count, lock: checkLock("shards", { label }) },
     id: checkMemberText("id", given.id),
     zone: checkMemberText("zone", given.zone),
     capacity: checkCapacity(given.capacity),

@@ -9,7 +9,10 @@
 // The group moves it when the next owner stands in the queue, which gets the lock by the release: it's never free between two owners.
 import { ShardMovedError } from "../../errors.js";
 import { Backoff, type Pauses } from "../../etcd/retry.js";
-import { NO_LOCK_OPTIONS } from "../../base/options/lock.js";
+import type { CheckedLock } from "../../base/options/lock.js";
+import { shardChannel } from "../../base/telemetry/channels.js";
+import type { ShardMessage } from "../../base/telemetry/messages.js";
+import { withJson } from "../../base/telemetry/publish.js";
 import { firstAbort, newController } from "../../base/util/abort.js";
 import { pause, type Timer } from "../../base/util/clock.js";
 import { acquireHold } from "../../lock/hold/acquire.js";
@@ -42,6 +45,8 @@ export interface ShardHost {
   readonly name: string;
   readonly source: LeaseSource;
   readonly drainMs: number;
+  /** The options of the lock. */
+  readonly lock: CheckedLock;
   readonly work: (shard: Shard) => unknown;
   /** Runs code of the user in the async context of the call of `shards`. */
   readonly inContext: <T>(call: () => T) => T;
@@ -66,6 +71,8 @@ export class OwnShard {
   #lock: ExclusiveHoldHandle | undefined;
   #leave: AbortController | undefined;
   #stuck: Timer | undefined;
+  /** When it was told to move, in monotonic milliseconds. */
+  #movingSince: number | undefined;
   /** Ends the rest after the last failure. */
   #again: (() => void) | undefined;
 
@@ -93,6 +100,8 @@ export class OwnShard {
   /** The next owner stands in the queue, or nobody will take it. */
   move(to: string | undefined): void {
     if (this.#state !== "owned") return;
+    this.#movingSince = this.host.source.services.clock.monotonic();
+    this.#tell("moving");
     this.#end(new ShardMovedError(this.host.name, this.id, to));
   }
 
@@ -104,7 +113,10 @@ export class OwnShard {
   #end(reason: Error): void {
     const { drainMs, source } = this.host;
     this.#state = "leaving";
-    this.#stuck = source.services.clock.after(drainMs, () => this.host.stuck(this.id, drainMs));
+    this.#stuck = source.services.clock.after(drainMs, () => {
+      this.#tell("stuck", { drainMs });
+      this.host.stuck(this.id, drainMs);
+    });
     this.#stuck.unref?.();
     this.#leave?.abort(reason);
   }
@@ -118,9 +130,25 @@ export class OwnShard {
       if (!this.#unwanted.signal.aborted) error = failure;
     }
     this.#stuck?.cancel();
-    // A loss is that of the signal: the work knows.
-    await this.#lock?.release().catch(() => undefined);
+    await this.#release();
     this.host.ended(this, error);
+  }
+
+  async #release(): Promise<void> {
+    const since = this.#movingSince;
+    const drainMs = since === undefined ? undefined : this.host.source.services.clock.monotonic() - since;
+    // A loss is that of the signal: the work knows.
+    const loss: unknown = await this.#lock?.release().then(undefined, (reason: unknown) => reason);
+    if (drainMs !== undefined) this.#tell(loss === undefined ? "moved" : "lost", { drainMs, error: loss });
+  }
+
+  #tell(state: ShardMessage["state"], about: Partial<ShardMessage> = {}): void {
+    if (!shardChannel.hasSubscribers) return;
+    const { name, lock, source } = this.host;
+    const group = { hosts: source.services.options.hosts, name, label: lock.label };
+    const fence = this.#lock?.revision ?? 0n;
+    const nothing = { drainMs: undefined, error: undefined };
+    shardChannel.publish(withJson({ ...group, shard: this.id, state, fence, ...nothing, ...about }));
   }
 
   #acquire(): Promise<ExclusiveHoldHandle> {
@@ -129,7 +157,7 @@ export class OwnShard {
       source,
       name: shardName(name, this.id),
       kind: "mutex",
-      options: NO_LOCK_OPTIONS,
+      options: this.host.lock,
       handle: ExclusiveHoldHandle,
       value: this.host.entryValue(this.id),
     } as const;
@@ -146,9 +174,13 @@ export class OwnShard {
     this.#leave = newController();
     const { signal } = firstAbort(services.aborts, [lock.signal, this.#leave.signal]);
     const lost = (): void => {
-      if (this.#state === "owned") this.#end(lock.signal.reason as Error);
+      if (this.#state !== "owned") return;
+      const error = lock.signal.reason as Error;
+      this.#tell("lost", { error });
+      this.#end(error);
     };
     lock.signal.addEventListener("abort", lost, { once: true });
+    this.#tell("owned");
     this.host.changed();
     if (lock.signal.aborted) lost();
     const shard: Shard = { id: this.id, name: lock.name, fence: lock.fence, signal, lock };
@@ -170,6 +202,7 @@ export class OwnShard {
         if (signal.aborted) return;
         failures++;
         if (failures % ATTEMPTS === 0) {
+          this.#tell("failed", { error });
           this.host.declined(this.id, error);
           await this.#rest();
         } else {

@@ -5,6 +5,7 @@ import { SessionClosedError, ShardCountError } from "../../errors.js";
 import { Backoff, type Pauses } from "../../etcd/retry.js";
 import type { KeyValue } from "../../etcd/port.js";
 import { checkFunction, checkSignal } from "../../base/options/check.js";
+import { shardChannel } from "../../base/telemetry/channels.js";
 import { newController } from "../../base/util/abort.js";
 import { pause, type Timer } from "../../base/util/clock.js";
 import { inOwnContext, inThisContext, tellOutside } from "../../base/util/own-context.js";
@@ -313,11 +314,11 @@ class ShardGroup {
   }
 
   #hostFor(lease: Lease): ShardHost {
-    const { name, drainMs } = this.options;
+    const { name, drainMs, lock } = this.options;
     const { onStuck, onFailed } = this.options.listeners;
     const closing = this.#closing.signal;
     return {
-      ...{ name, drainMs, work: this.work, inContext: this.#inContext, source: lease.source },
+      ...{ name, drainMs, lock, work: this.work, inContext: this.#inContext, source: lease.source },
       get isLeaving() {
         return closing.aborted;
       },
@@ -325,12 +326,14 @@ class ShardGroup {
       retried: (error, delayMs, id) => this.#retried(error, delayMs, id),
       declined: (id, error) => {
         if (onFailed) tellOutside(() => onFailed(id, error));
-        else this.#warn(`The work on shard ${id} of "${name}" fails`, error);
+        else if (!shardChannel.hasSubscribers)
+          this.#warn(`The work on shard ${id} of "${name}" fails`, error);
         this.#decline(id);
       },
       stuck: (id, forMs) => {
         if (onStuck) tellOutside(() => onStuck(id, forMs));
-        else this.#warn(`The work on shard ${id} of "${name}" has not settled ${forMs} ms after its signal`);
+        else if (!shardChannel.hasSubscribers)
+          this.#warn(`The work on shard ${id} of "${name}" has not settled ${forMs} ms after its signal`);
       },
       changed: () => this.#reconcileSoon(),
       ended: (own, error) => this.#shardEnded(own, error, lease),

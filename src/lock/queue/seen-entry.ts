@@ -1,10 +1,10 @@
 import type { Contender } from "../../contender.js";
 import type { KeyValue } from "../../etcd/port.js";
 import { compactKey, keyText } from "../../etcd/watch.js";
-import { delayedBy, isDelayLease, parseEntryKey, parseEntryValue } from "../../keys.js";
+import { delayedBy, isDelayLease, MAX_PERMITS, parseEntryKey, parseEntryValue } from "../../keys.js";
 
 /** What made the queue of a name, as far as its keys and values show. */
-export type QueueKind = "mutex" | "rwlock" | "semaphore" | "election" | "unknown";
+export type QueueKind = "mutex" | "rwlock" | "semaphore" | "election" | "members" | "unknown";
 
 /** Longer texts are no times. */
 const MAX_SINCE = 40;
@@ -12,6 +12,9 @@ const MAX_SINCE = 40;
 const MAX_TEXT_BYTES = 256;
 /** The last part of the keys of this library, of Go's client, etcdctl and jetcd. */
 const LEASE_AND_NUMBER = /^[1-9a-f][0-9a-f]{0,15}(-[1-9][0-9]*)?$/;
+/** The directory of the members of a group, and what the value of a member begins with. */
+const MEMBERS = "/members";
+const MEMBER_VALUE = '{"member":';
 
 /** Keys that are no text, by the contender that shows them. */
 const binaryKeys = new WeakMap<Contender, Buffer>();
@@ -74,6 +77,12 @@ export class SeenEntry {
     // Go's mutex, etcdctl lock and jetcd write an empty value; a candidate's value is what it wants to tell.
     const other = isOurs || kv.value === "" ? "mutex" : "election";
     this.#kind = permits === undefined ? other : "semaphore";
+    const isMember = owner !== undefined && kv.value.startsWith(MEMBER_VALUE);
+    if (isMember && key.slice(0, key.lastIndexOf("/")).endsWith(MEMBERS)) {
+      this.#kind = "members";
+      // No member waits for another one.
+      this.permits = MAX_PERMITS;
+    }
     if (this.#kind === "election") this.value = cut(kv.value);
   }
 

@@ -1,8 +1,8 @@
 // What the commands write with --json: one object on a line. `node scripts/cli-json.js` writes docs/cli.schema.json from it, with these
 // comments, and the list of types in docs/cli-json.md.
 
-/** "unknown": no entry shows it. */
-export type KindJson = "mutex" | "rwlock" | "semaphore" | "election" | "unknown";
+/** "members": no lock, but the members of a group, each of which counts as a holder. "unknown": no entry shows it. */
+export type KindJson = "mutex" | "rwlock" | "semaphore" | "election" | "members" | "unknown";
 
 /**
  * A holder or a waiter. In all lines, revisions, fences and lease IDs are decimal strings, because they do not fit into a

@@ -3,7 +3,7 @@
 /** A queue in the overview. */
 export interface Row {
   readonly name: string;
-  readonly kind: "mutex" | "rwlock" | "semaphore" | "election" | "unknown";
+  readonly kind: "mutex" | "rwlock" | "semaphore" | "election" | "members" | "unknown";
   /** The owner of the first holder, or its key; null: the queue is free. */
   readonly holder: string | null;
   /** When that holder got it, or joined the queue if the server has not seen it get it. */

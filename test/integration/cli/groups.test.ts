@@ -167,6 +167,35 @@ describe("leasehold shards", () => {
   });
 });
 
+test("ls, show and top show the members of a group as such, and the shards as the mutexes that they are", async () => {
+  const name = "kinds/group";
+  const a = await member(name, { ...HOSTILE, owner: "web-1", count: 1 });
+  const b = await member(name, { id: "b", owner: "web-2", count: 1 });
+  await expect.poll(() => two.places(`${name}/shard/0`)).toHaveLength(1);
+
+  const [ls, show, top] = await Promise.all([
+    run("ls", `${name}/`, "--json"),
+    run("show", `${name}/members`),
+    run("top", `${name}/`, "--once", "--json"),
+  ]);
+
+  expect(objects(ls.stdout)).toMatchObject([
+    { name: `${name}/members`, kind: "members", holder: { owner: "web-1" }, total: { waiters: 0 } },
+    { name: `${name}/shard/0`, kind: "mutex", holder: { state: "holding" } },
+  ]);
+  expect(ls.stdout).not.toContain('"value"');
+  const [title, , ...rows] = cells(show.stdout);
+  expect(title).toEqual([`${name}/members`, "members", "2 holding, 0 waiting"]);
+  expect(rows.map((row) => row.slice(0, 2))).toEqual([
+    ["holding", "web-1"],
+    ["holding", "web-2"],
+  ]);
+  expect(objects(top.stdout)).toMatchObject([
+    { locks: [{ kind: "members", total: { holders: 2, waiters: 0 } }, { kind: "mutex" }] },
+  ]);
+  await Promise.all([a.close(), b.close()]);
+});
+
 describe("leasehold members", () => {
   test("lists who is in a group in the order of their joins, escaped, again after each change, and ends with 1 if nobody is", async () => {
     const name = "members/all";

@@ -139,11 +139,30 @@ describe("the kind of a queue", () => {
     ["Go's mutex and etcdctl lock", "jobs/694d8f3a2b1c0d9e", "", "mutex"],
     ["a candidate", "jobs/6a1f", "host:17", "election"],
     ["a candidate with JSON as its value", "jobs/6a1f", '{"id":"x"}', "election"],
+    ["a member of another group", "jobs/6a1f", '{"member":"a","value":"","owner":"host:1"}', "election"],
     ["a key of another form", "jobs/config", "", "unknown"],
     ["an entry of a nested name", "jobs/night/6a1f", "", "unknown"],
   ])("is told by the key and value of %s", (_, key, value, expected) => {
     expect(kind(key, value)).toBe(expected);
     expect(kind(key, value, 0n)).toBe("unknown");
+  });
+
+  test("is that of a group by its directory and the value of a member: all of them are there at once, and nobody waits", () => {
+    const member = (n: number, value: string) =>
+      new SeenEntry(
+        keyValue({ key: `jobs/members/${n}`, value, createRevision: BigInt(n), leaseId: BigInt(n) }),
+      );
+    const told = '{"member":"a","value":"x","owner":"host:1","capacity":1,"state":"active"}';
+    const group = [member(1, told), member(2, told), member(3, told)];
+
+    expect(kindOfQueue("jobs/members", group)).toBe("members");
+    expect(kindOfQueue("jobs", group)).toBe("unknown");
+    expect(splitQueue("jobs/members", group)).toEqual({ holders: group, waiters: [] });
+    expect(group[0]).toMatchObject({ owner: "host:1", value: undefined });
+    // A candidate of an election of this name, and a mutex.
+    for (const value of ["leader-1", '{"member":"a"}', ""])
+      expect(kindOfQueue("jobs/members", [member(1, value)])).not.toBe("members");
+    expect(splitQueue("jobs/members", [member(1, ""), member(2, "")]).waiters).toHaveLength(1);
   });
 
   test("is taken from the oldest entry that shows it, and is unknown without values", () => {

@@ -7,10 +7,13 @@ import { drawTimeline } from "./timeline.js";
 import { Trend } from "./trend.js";
 
 const LOCK = { free: "Free", holds: "Holds", waits: "Waiting, next one first" } as const;
+const MEMBERS = { ...LOCK, free: "Nobody", holds: "Members" } as const;
 const ELECTION = { free: "No leader", holds: "Leads", waits: "Candidates, next one first" } as const;
 
+type Words = Readonly<Record<keyof typeof LOCK, string>>;
+
 /** `total`: how many there are, listed or not. */
-function headingOf(holders: readonly Person[], words: typeof LOCK | typeof ELECTION, total: number): string {
+function headingOf(holders: readonly Person[], words: Words, total: number): string {
   if (total === 0) return words.free;
   if (holders[0]?.isDelay) return "The holder is dead";
   if (holders.length === total && holders.every(({ idle }) => idle)) return "Kept, idle";
@@ -126,7 +129,7 @@ export class Detail {
   }
 
   #showHeadings({ kind, total, holders, waiters }: DetailMessage, shownWaiters: number): void {
-    const words = kind === "election" ? ELECTION : LOCK;
+    const words = kind === "election" ? ELECTION : kind === "members" ? MEMBERS : LOCK;
     setText(
       this.#sub,
       `${kindOf(kind)} · ${count(total.holders, "holder")}, ${count(total.waiters, "waiter")}`,

@@ -115,8 +115,9 @@ class Holder extends PersonItem {
     const since = scene.heldSince(person) ?? person.since;
     const heldFor = person.idle ? "kept, idle; here for" : person.sticky ? "held or kept for" : "for";
     const age = since === null ? "" : `${heldFor} ${duration(now - since)} · `;
-    // A permit has no fence: several have it at once.
-    const facts = message.kind === "semaphore" ? age.slice(0, -3) : `${age}fence ${person.revision}`;
+    // Several have a permit, or are members, at once: they have no fence.
+    const hasFence = message.kind !== "semaphore" && message.kind !== "members";
+    const facts = hasFence ? `${age}fence ${person.revision}` : age.slice(0, -3);
     setText(this.facts, person.isDelay ? "is dead; nobody else can hold yet" : facts);
     this.#lease.hidden = person.ttlMs === null;
     const leftMs = Math.max(0, (person.ttlMs ?? 0) - (now - message.now));

@@ -309,7 +309,8 @@ export class ShardView {
       if (shard === undefined) membersChanged ||= last?.member !== undefined || now?.member !== undefined;
       else {
         const queue = changed.get(shard) ?? [...this.queue(shard)];
-        const gone = queue.indexOf(last?.entry as ShardEntry);
+        // A read gives all keys anew, and only those that differ as changes: the entry may be another object.
+        const gone = queue.findIndex((entry) => isSameEntry(entry, last?.entry));
         if (gone !== -1) queue.splice(gone, 1);
         if (now?.entry) queue.push(now.entry);
         changed.set(shard, queue);
@@ -342,6 +343,9 @@ export class ShardView {
     for (const each of members) this.#byLease.set(each.member.leaseId, each);
   }
 }
+
+const isSameEntry = (a: ShardEntry, b: ShardEntry | undefined): boolean =>
+  a.createRevision === b?.createRevision && a.leaseId === b.leaseId && a.isDelay === b.isDelay;
 
 const isSameOwner = (a: ShardOwner | undefined, b: ShardOwner | undefined): boolean =>
   a?.fence === b?.fence && a?.id === b?.id && a?.value === b?.value;

@@ -92,6 +92,11 @@ export class OwnShard {
     return this.#state === "owned" && this.#lock?.held === true;
   }
 
+  /** Of its lock; undefined before the grant. */
+  get fence(): bigint | undefined {
+    return this.#lock?.fence;
+  }
+
   /** Someone else stands behind our entry, or nobody should have it: leaves the queue, unless our entry holds. */
   unwanted(): void {
     if (this.#state === "joining") this.#unwanted.abort();
@@ -191,10 +196,11 @@ export class OwnShard {
   async #work(shard: Shard): Promise<void> {
     const { clock } = this.host.source.services;
     const backoff = new Backoff(clock, PAUSES);
-    const { signal } = shard;
+    const { signal, lock } = shard;
     if (this.host.isLeaving) return aborted(signal);
     signal.addEventListener("abort", () => this.#again?.(), { once: true });
-    for (let failures = 0; !signal.aborted;) {
+    // After a pause of the process, the timer of the next run may come before that of the deadline: to read the lock's signal looks at it.
+    for (let failures = 0; !lock.signal.aborted && !signal.aborted;) {
       try {
         await this.host.inContext(() => Promise.resolve(shard).then(this.host.work));
         await aborted(signal);

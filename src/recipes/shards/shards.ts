@@ -130,6 +130,8 @@ class ShardGroup {
   /** The revision that it had seen when it had settled. */
   #admits = 0n;
   #settling: Timer | undefined;
+  /** The group has not been told, and is as soon as this is over. */
+  #sayingAgain: Timer | undefined;
   #reconciling: Timer | undefined;
   #end: () => void = () => undefined;
   #closed: Promise<void> | undefined;
@@ -202,21 +204,27 @@ class ShardGroup {
       throw new ShardCountError(options.name, count, found);
   }
 
-  /** Tells the group. A request that etcd refuses is repeated with the next change, and by `#reconcile` if the key is gone. */
+  /** Tells the group. A request that etcd refuses is repeated after a pause. */
   #say(state = this.#state): void {
     this.#state = state;
+    this.#sayingAgain?.cancel();
+    this.#sayingAgain = undefined;
     const place = this.#place;
     if (!place) return;
     this.#put(place).catch((error: unknown) => {
       if (error instanceof ShardCountError) void this.#leave(place, error);
-      else if (!place.lease.over) this.#again(error, () => this.#place === place && this.#say());
+      else if (!place.lease.over) this.#sayAgain(place, error);
     });
   }
 
-  #again(error: unknown, run: () => void): void {
+  #sayAgain(place: Place, error: unknown): void {
     const delayMs = PAUSES.firstMs;
     this.#retried(error, delayMs);
-    this.#services.clock.after(delayMs, run);
+    this.#sayingAgain?.cancel();
+    this.#sayingAgain = this.#services.clock.after(delayMs, () => {
+      this.#sayingAgain = undefined;
+      if (this.#place === place) this.#say();
+    });
   }
 
   /** The members of another number of shards were there first, while this one was away. */
@@ -267,7 +275,13 @@ class ShardGroup {
     const { claimants, targets } = this.view.plan;
     const { key } = place;
     // Somebody has deleted it.
-    if (!key.putting && this.view.revision >= key.modified && !this.view.memberOf(leaseId)) this.#say();
+    if (
+      !key.putting &&
+      !this.#sayingAgain &&
+      this.view.revision >= key.modified &&
+      !this.view.memberOf(leaseId)
+    )
+      this.#say();
     const own = claimants.findIndex(({ member }) => member.leaseId === leaseId);
     for (let id = 0; id < this.options.count; id++) {
       const target = targets[id] ?? -1;
@@ -288,7 +302,12 @@ class ShardGroup {
     const own = this.#own.get(id);
     if (!own) return;
     const queue = this.view.queue(id);
-    const place = queue.findIndex(({ leaseId }) => leaseId === lease.leaseId);
+    const { fence } = own;
+    // The view may lag, and still show an entry that we have lost.
+    const place = queue.findLastIndex(
+      ({ leaseId, createRevision }) =>
+        leaseId === lease.leaseId && (fence === undefined || createRevision === fence),
+    );
     const next = queue.find(({ leaseId }, n) => n > place && this.view.memberOf(leaseId) !== undefined);
     if (place !== -1 && next) this.#move(own, this.view.memberOf(next.leaseId)?.member.id);
     // This member leaves, and nobody is there who could take it.
@@ -379,7 +398,16 @@ class ShardGroup {
       this.#pausing.set(id, this.#services.clock.after(delayMs, again));
     } else this.#backoffs.delete(id);
     if (this.#closing.signal.aborted) this.#checkDrained();
+    else this.#replaceUnfit();
     this.#reconcileSoon();
+  }
+
+  /** A session that can join no more queues has another one take its place, as soon as its shards are handed over. */
+  #replaceUnfit(): void {
+    const place = this.#place;
+    if (!place?.lease.unfit) return;
+    if (this.#own.size === 0) void place.session.close({ drainMs: 0 });
+    else if (this.#state !== "draining") this.#say("draining");
   }
 
   /** Its key tells the others. */
@@ -437,6 +465,7 @@ class ShardGroup {
     }
     this.view.stop();
     this.#reconciling?.cancel();
+    this.#sayingAgain?.cancel();
     const place = this.#place;
     this.#place = undefined;
     // No hold is left to wait for.

@@ -1,0 +1,65 @@
+// A member of a group whose puts etcd refuses.
+import { setTimeout as delay } from "node:timers/promises";
+import { expect, test } from "vitest";
+import { connect, shards } from "../../../src/index.js";
+import { delayLeaseOf } from "../../../src/keys.js";
+import { placesOf } from "../../support/clients/server-view.js";
+import { spaceAlarm } from "../../support/fixtures/space-alarm.js";
+import { twoSessions } from "../../support/fixtures/two-sessions.js";
+
+const two = twoSessions(20);
+const PATIENCE = { timeout: 20_000 };
+const COUNT = 4;
+
+test("a member that cannot tell the group tries again once a second, however much changes meanwhile", async () => {
+  const name = "refused/put";
+  const { member } = two.etcd;
+  let tries = 0;
+  const onRetry = (_error: unknown, _delayMs: number, shard?: number): void => {
+    if (shard === undefined) tries++;
+  };
+  const options = { count: COUNT, settleMs: 0, ttlSeconds: 20, onRetry };
+  const feeds = await shards(two.cluster, name, options, () => undefined);
+  const places = () => placesOf(member, `${name}/shard`);
+  await expect.poll(places, PATIENCE).toHaveLength(COUNT);
+  const [own] = await placesOf(member, `${name}/members`);
+
+  await spaceAlarm(member, "ACTIVATE");
+  const begun = performance.now();
+  for (const place of [own, ...(await places())]) await two.etcd.etcdctl(["del", place?.key ?? ""]);
+  await expect.poll(() => tries, PATIENCE).toBeGreaterThan(0);
+  await delay(4000);
+  const elapsedMs = performance.now() - begun;
+  expect(tries).toBeLessThanOrEqual(2 + elapsedMs / 1000);
+
+  await spaceAlarm(member, "DEACTIVATE");
+  await expect.poll(() => placesOf(member, `${name}/members`), PATIENCE).toHaveLength(1);
+  await expect.poll(places, PATIENCE).toHaveLength(COUNT);
+  await feeds.close();
+});
+
+test("a member whose session can join no more queues hands its shards over, and goes on with another session", async () => {
+  const name = "refused/join";
+  const { endpoint } = two.etcd.member;
+  await using cluster = connect({ hosts: endpoint });
+  const options = {
+    count: COUNT,
+    settleMs: 0,
+    ttlSeconds: 20,
+    releaseDelayMs: 1000,
+    onRetry: () => undefined,
+  };
+  await shards(cluster, name, options, () => undefined);
+  const places = () => placesOf(two.etcd.member, `${name}/shard`);
+  const leases = async () => [...new Set((await places()).map(({ leaseId }) => leaseId))];
+  await expect.poll(places, PATIENCE).toHaveLength(2 * COUNT);
+  const [first] = await placesOf(two.etcd.member, `${name}/members`);
+  const lease = first?.leaseId ?? 0n;
+
+  await two.etcd.etcdctl(["lease", "revoke", delayLeaseOf(lease).toString(16)]);
+  const [own] = await places();
+  await two.etcd.etcdctl(["del", own?.key ?? ""]);
+
+  await expect.poll(places, PATIENCE).toHaveLength(2 * COUNT);
+  expect(await leases()).not.toContain(lease);
+});

@@ -17,6 +17,13 @@ import { permitsAreLimited } from "./permit-rules.js";
 import { noLostUpdate, noStaleWrite } from "./register-rules.js";
 import { stuckProcessesLoseTheirs } from "./stall-rules.js";
 import { allAtOnce } from "./together.js";
+import {
+  neverFreeBetweenOwners,
+  shardsSettle,
+  viewsAreTrue,
+  workIsAwaited,
+  worksOneByOne,
+} from "./shard-rules.js";
 import { keptPlaceLeavesWhenWanted } from "./sticky-rules.js";
 import { holderIsToldOfWaiters } from "./wanted-rules.js";
 import { noLostWakeUp } from "./waking.js";
@@ -37,6 +44,13 @@ const RULES = {
     I19: delayAfterCrash,
     ...{ I20: grantedIsHeld, I21: signalIsNotLate, I22: holderIsToldOfWaiters },
     I23: keptPlaceLeavesWhenWanted,
+    ...{
+      I24: worksOneByOne,
+      I25: workIsAwaited,
+      I26: neverFreeBetweenOwners,
+      I27: shardsSettle,
+      I28: viewsAreTrue,
+    },
     crash: noCrash,
   },
 } satisfies Record<string, Rule>;

@@ -50,7 +50,7 @@ export const fencesRise: Rule = (facts) => {
   for (const step of facts.steps.operations) {
     if (!isAcquire(step)) continue;
     const { p, id } = step;
-    if (step.k === "invoke") floors.set(p, id, highest.get(step.lock) ?? 0n);
+    if (step.k === "invoke" && step.given !== true) floors.set(p, id, highest.get(step.lock) ?? 0n);
     if (step.k !== "ok") continue;
     const { token, lock, t, turn = 1 } = step;
     if (token === undefined) {

@@ -8,6 +8,9 @@ export class Steps {
   readonly onHolds: (history.Invoke | history.Outcome | history.Abort | history.Claim | history.End)[] = [];
   readonly asks: history.Asks[] = [];
   readonly wanted: history.Wanted[] = [];
+  readonly works: (history.WorkRun | history.WorkRan | history.Moved)[] = [];
+  readonly settled: history.Settled[] = [];
+  readonly viewed: history.Viewed[] = [];
   readonly observations: (history.Observed | history.Unobserved)[] = [];
   readonly stalls: history.Stall[] = [];
   readonly nemeses: history.Nemesis[] = [];
@@ -37,6 +40,19 @@ export class Steps {
         break;
       case "wanted":
         this.wanted.push(step);
+        break;
+      case "run":
+      case "ran":
+      case "moved":
+        this.works.push(step);
+        break;
+      case "settled":
+        this.settled.push(step);
+        break;
+      case "viewed":
+        this.viewed.push(step);
+        break;
+      case "told":
         break;
       case "observed":
       case "unobserved":

@@ -23,6 +23,10 @@ export interface Context {
   readonly wanted: boolean;
   /** The keys of locks may stay with their sessions. */
   readonly sticky: boolean;
+  /** Of each group of shards. */
+  readonly shards: number;
+  /** So long the members of a group stay when nothing new happens any more. */
+  readonly calmMs: number;
   /** The least length of what candidates and leaders say. */
   readonly valueBytes: number;
   readonly finishing: () => boolean;

@@ -21,6 +21,8 @@ export interface Invoke extends OnHold {
   readonly owner?: string;
   /** All names of the call, if it requests several at once. */
   readonly names?: readonly string[];
+  /** Recorded with the grant: who joined the queue was not told when. */
+  readonly given?: true;
   /** Unique per write of the run. */
   readonly write?: string;
   /** Unique per proclamation of the run. */
@@ -81,6 +83,50 @@ export interface Wanted extends OnHold {
   readonly key: string;
   /** Create revision. */
   readonly rev: bigint;
+}
+/** The work on a shard began under the hold `id`: its first run, or another one after a failure. */
+export interface WorkRun extends OnHold {
+  readonly k: "run";
+  readonly token: bigint;
+  /** Of the member's session. */
+  readonly owner: string;
+  /** Of its lock. */
+  readonly held: boolean;
+}
+/** It has settled. */
+export interface WorkRan extends OnHold {
+  readonly k: "ran";
+  readonly token: bigint;
+}
+/** The work was told to stop because the shard moves. */
+export interface Moved extends OnHold {
+  readonly k: "moved";
+  readonly token: bigint;
+  /** Its member is closing. false: for less than its `drainMs`. */
+  readonly drained?: boolean;
+}
+/** Who owns which shard at a revision, as a member sees it: fences with commas. */
+export interface Viewed extends At {
+  readonly k: "viewed";
+  readonly lock: string;
+  readonly rev: bigint;
+  readonly fences: string;
+}
+/** A listener of a group of shards was called. */
+export interface Told extends At {
+  readonly k: "told";
+  readonly what: "retried" | "failed" | "stuck";
+  readonly lock: string;
+  readonly shard?: number;
+  readonly forMs?: number;
+  readonly err?: string;
+}
+/** Nothing has disturbed the group for long: what this member sees of its owners, by shard, as fences with commas. */
+export interface Settled extends At {
+  readonly k: "settled";
+  readonly lock: string;
+  readonly count: number;
+  readonly fences: string;
 }
 /** What one `observe()` reported about an election; without a token, there is no leader. */
 export interface Observed extends At {
@@ -160,6 +206,7 @@ export interface Crash extends At {
 }
 export type Step =
   | (Invoke | Outcome | Abort | Claim | End | Asks | Wanted | Observed | Unobserved)
+  | (WorkRun | WorkRan | Moved | Told | Settled | Viewed)
   | (Stall | Nemesis | Leftovers | Crash);
 
 /** One event of etcd, as the observer's watch reported it. */
@@ -216,6 +263,8 @@ export interface Run {
   readonly server: readonly ServerEvent[];
   /** Events of the delay keys of entries, which `server` leaves out. */
   readonly delayKeys?: readonly ServerEvent[];
+  /** Events of the keys of members of groups, which `server` leaves out, too. */
+  readonly memberKeys?: readonly ServerEvent[];
   /** Of all clients, in the order of time. Only a simulated run knows them. */
   readonly sights?: readonly Sight[];
   readonly setting: Setting;

@@ -42,6 +42,8 @@ export interface LabOptions {
   readonly wanted?: boolean;
   /** The keys of locks may stay with their sessions. */
   readonly sticky?: boolean;
+  /** Of each group of shards. */
+  readonly shards?: number;
   /** The least length of what candidates and leaders say. */
   readonly valueBytes?: number;
   /** Milliseconds that every fault lasts; default: determined by its kind. */
@@ -75,6 +77,7 @@ const DEFAULTS = {
     camp: 0.02,
     wanted: false,
     sticky: false,
+    shards: 8,
     valueBytes: 0,
   },
   of: "mutex" as Of,
@@ -84,6 +87,8 @@ const DEFAULTS = {
 
 /** The request timeout of the workers' clients. */
 const REQUEST_TIMEOUT_MS = 1000;
+/** So long the members of a group of shards stay when all faults are over. */
+const CALM_MS = 40_000;
 const PLACES = `${LAB_PREFIX}lock/`;
 const REGISTERS = `${LAB_PREFIX}register/`;
 
@@ -148,6 +153,7 @@ class Lab {
       camp,
       wanted,
       sticky,
+      shards,
       valueBytes,
       build,
       gapMs,
@@ -174,6 +180,8 @@ class Lab {
       camp,
       wanted,
       sticky,
+      shards,
+      calmMs: CALM_MS,
       valueBytes,
       build,
     };
@@ -222,10 +230,11 @@ class Lab {
 
   /** Every call ends, every key is deleted while its session is open, then every lease ends: checked in that order. */
   async settle(): Promise<void> {
-    const { ttlSeconds, releaseDelayMs = 0 } = this.#options;
+    const { ttlSeconds, releaseDelayMs = 0, of } = this.#options;
     const patience = 2 * (2 * ttlSeconds + 5) * 1000 + releaseDelayMs;
+    const calmMs = of === "shards" ? CALM_MS : 0;
     const { workers } = this.#crew;
-    await Promise.all(workers.map((worker) => worker.finish(patience)));
+    await Promise.all(workers.map((worker) => worker.finish(patience + calmMs)));
     const living = () => this.#observer.living(PLACES);
     await this.#observer.until(() => living().length === 0, { timeoutMs: patience });
     const keys = living();

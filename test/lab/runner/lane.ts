@@ -2,7 +2,8 @@ import type { Cluster, Leadership, Session } from "../../../src/index.js";
 import { failureOf, HoldLog, type Acquire, type Op } from "./hold-log.js";
 import { seeded, type Random } from "./random.js";
 import type { Context } from "./context.js";
-import { subjectOf, type Grip, type Gripped, type Subject } from "./subject.js";
+import { subjectOf, type Grip, type Gripped, type LockKind, type Subject } from "./subject.js";
+import { Writes } from "./writes.js";
 
 /**
  * own, other: the lane has its own sessions; shared: it uses the cluster's standing session together with another lane.
@@ -20,14 +21,21 @@ export class Lane {
   readonly #random: Random;
   readonly #kind: Kind;
   readonly #owner: string;
+  readonly #of: LockKind;
   readonly #log: HoldLog;
+  readonly #writes: Writes;
 
-  constructor(context: Context, { n, kind, seed }: { n: number; kind: Kind; seed: string }) {
+  constructor(
+    context: Context,
+    { n, kind, of, seed }: { n: number; kind: Kind; of: LockKind; seed: string },
+  ) {
     this.#context = context;
+    this.#of = of;
     this.#random = seeded(seed);
     this.#kind = kind;
     this.#owner = kind === "shared" ? `${context.p}/shared` : `${context.p}/${n}`;
     this.#log = new HoldLog(this.#owner, context);
+    this.#writes = new Writes(context, this.#log);
   }
 
   async run(): Promise<void> {
@@ -83,11 +91,19 @@ export class Lane {
   }
 
   #subject(source: Cluster | Session): Subject {
-    const { p, leasehold, cluster, locks, of, time, ttlSeconds, releaseDelayMs, sticky } = this.#context;
+    const { p, leasehold, cluster, locks, time, ttlSeconds, releaseDelayMs, sticky } = this.#context;
     const random = this.#random;
     const session = { ttlSeconds, releaseDelayMs, owner: this.#owner };
     const more = { cluster, session, sticky, shared: `${p}/shared` };
-    return subjectOf(of, { leasehold, source, locks, random, time, value: this.#says("campaigns"), ...more });
+    return subjectOf(this.#of, {
+      leasehold,
+      source,
+      locks,
+      random,
+      time,
+      value: this.#says("campaigns"),
+      ...more,
+    });
   }
 
   #opsOf({ names }: Subject): readonly Op[] {
@@ -241,22 +257,7 @@ export class Lane {
     if (this.#random.chance(0.04)) await this.#sit(grip, ops);
     this.#log.claim(grip, ops);
     // Also after a claim that was false: the guard alone must refuse the write.
-    return grip.shared || this.#write(grip.places[n] as Gripped, op, { seq: before.seq + 1, nth });
-  }
-
-  async #write(place: Gripped, op: Op, { seq, nth }: { seq: number; nth: number }): Promise<boolean> {
-    const { register, p } = this.#context;
-    const write = `${p}#${op.id}/${nth}`;
-    this.#log.note("invoke", "write", [op], { write });
-    try {
-      const { accepted, rev } = await register.write(place, { seq, write });
-      this.#log.note(accepted ? "ok" : "fail", "write", [op], { write, seq, ...(accepted && { rev }) });
-      return accepted;
-    } catch (error) {
-      // The write may still be applied: no other write may follow it under this hold.
-      this.#log.note("info", "write", [op], { write, seq, ...failureOf(error) });
-      return false;
-    }
+    return grip.shared || this.#writes.write(grip.places[n] as Gripped, op, { seq: before.seq + 1, nth });
   }
 
   async #proclaim(leadership: Leadership, op: Op): Promise<boolean> {

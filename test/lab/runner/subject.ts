@@ -17,11 +17,14 @@ import type { load } from "./leasehold.js";
 import type { Random } from "./random.js";
 import type { LabTime } from "./time.js";
 
-/** What the lanes of a run can acquire. */
-export const SUBJECTS = [
+const LOCK_KINDS = [
   ...(["mutex", "rwlock", "semaphore", "lockall", "election", "once"] as const),
   ...(["reentrant", "leader", "weblock"] as const),
 ] as const;
+/** What a lane calls for. */
+export type LockKind = (typeof LOCK_KINDS)[number];
+/** What the lanes of a run can acquire. */
+export const SUBJECTS = [...LOCK_KINDS, "shards"] as const;
 export type Of = (typeof SUBJECTS)[number];
 
 /** Users of a semaphore with different limits, as during the rollout of a new limit. */
@@ -80,11 +83,11 @@ export interface Choice {
   readonly session: SessionOptions;
 }
 
-export function subjectOf(of: Of, choice: Choice): Subject {
+export function subjectOf(of: LockKind, choice: Choice): Subject {
   return CHOOSE[of](choice);
 }
 
-const CHOOSE: Record<Of, (choice: Choice) => Subject> = {
+const CHOOSE: Record<LockKind, (choice: Choice) => Subject> = {
   mutex,
   rwlock: (choice) => {
     const { leasehold, source, locks, random } = choice;

@@ -7,7 +7,7 @@ import type { BaseTask } from "./crew.js";
 import { now, record } from "./journal.js";
 import { lanesInStep } from "./beats.js";
 import { callFirst } from "./first-caller.js";
-import { Lane } from "./lane.js";
+import { lanesOf } from "./lanes.js";
 import { load } from "./leasehold.js";
 import { observeAll } from "./listener.js";
 import { Register } from "./register.js";
@@ -29,6 +29,8 @@ export interface Task extends BaseTask {
   readonly camp: number;
   readonly wanted?: boolean;
   readonly sticky?: boolean;
+  readonly shards: number;
+  readonly calmMs: number;
   readonly valueBytes: number;
   readonly guardian: boolean;
   readonly maxStallMs?: number;
@@ -115,6 +117,8 @@ const context = {
     camp: task.camp,
     wanted: task.wanted ?? false,
     sticky: task.sticky ?? false,
+    shards: task.shards,
+    calmMs: task.calmMs,
     valueBytes: task.valueBytes,
     note,
     beats,
@@ -125,11 +129,7 @@ const context = {
 };
 // Requests without a subscriber take another way: every second process has none.
 if (first % 2 === 0) void callFirst(context);
-const KINDS = ["own", "other", "shared", "shared"] as const;
-const lanes = Array.from({ length: task.lanes }, (_, n) => {
-  const kind = KINDS[n % KINDS.length] ?? "own";
-  return new Lane(context, { n, kind, seed: `${seed} ${p} ${n}` });
-});
+const lanes = lanesOf(context, task.lanes, seed);
 const listening = observeAll(task.of === "election" ? task.locks : [], { cluster, leasehold, note });
 const running = Promise.all(lanes.map((lane) => lane.run()));
 

@@ -57,6 +57,7 @@ export function registerCalls(history: readonly Step[]): RegisterCall[] {
     // A loss and an abort are recorded at any time, even while a read is under way.
     if (!("id" in step) || step.k === "end" || step.k === "abort") continue;
     if (step.k === "asks" || step.k === "wanted") continue;
+    if (step.k === "run" || step.k === "ran" || step.k === "moved") continue;
     const of = `${step.p}#${step.id}`;
     const invoked = last.get(of);
     if (step.k !== "invoke" && step.k !== "claim" && (step.f === "read" || step.f === "write"))

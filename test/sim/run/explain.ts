@@ -8,6 +8,7 @@ import {
   shortOf,
   swarmOf,
   withCrashes,
+  withShards,
   withSticky,
   withWanted,
   withWorkers,
@@ -27,6 +28,8 @@ export interface Choice {
   readonly wanted: boolean;
   /** The keys of locks may stay with their sessions. */
   readonly sticky: boolean;
+  /** Members of groups share out shards. */
+  readonly shards: boolean;
   readonly only: readonly number[] | undefined;
   readonly processes: number | undefined;
   /** A name in the table of the lab, if the build is a mutant. */
@@ -34,16 +37,17 @@ export interface Choice {
 }
 
 /** The options of the command that are set for all seeds. */
-export const KINDS = ["short", "transport", "workers", "crashes", "wanted", "sticky"] as const;
+export const KINDS = ["short", "transport", "workers", "crashes", "wanted", "sticky", "shards"] as const;
 
 export function settingOf(seed: number, choice: Choice): SimOptions {
-  const { build, short, transport, workers, crashes, wanted, sticky, only, processes } = choice;
+  const { build, short, transport, workers, crashes, wanted, sticky, shards, only, processes } = choice;
   const chosen = (short ? shortOf : swarmOf)(String(seed));
   const carried = transport ? overTransport(chosen) : chosen;
   const renewed = workers ? withWorkers(carried) : carried;
   const crashed = crashes ? withCrashes(renewed) : renewed;
   const told = wanted ? withWanted(crashed) : crashed;
-  const swarm = sticky ? withSticky(told) : told;
+  const kept = sticky ? withSticky(told) : told;
+  const swarm = shards ? withShards(kept) : kept;
   return { ...swarm, build, only, processes: processes ?? swarm.processes };
 }
 

@@ -19,6 +19,7 @@ const USAGE = `npm run sim -- [options]
   --crashes     sessions have a delay after a crash, and in half of the runs processes have guardians
   --wanted      holders listen for waiters
   --sticky      the keys of locks may stay with their sessions after a release
+  --shards      members of a group share out shards, work on them, and come and go
   --live        each run is judged during the run as well, and ends when a violation is noticed
   --jobs N      that many processes at once, each with a part of the seeds; prints each part and the total
   --record FILE with --jobs: adds a row for each part to a table, and omits the parts that are in it
@@ -40,6 +41,7 @@ interface Flags {
   readonly crashes: boolean;
   readonly wanted: boolean;
   readonly sticky: boolean;
+  readonly shards: boolean;
   readonly live: boolean;
   readonly only: readonly number[] | undefined;
   readonly processes: number | undefined;
@@ -67,6 +69,7 @@ async function main(): Promise<void> {
         crashes: flag,
         wanted: flag,
         sticky: flag,
+        shards: flag,
         live: flag,
         jobs: text,
         record: text,

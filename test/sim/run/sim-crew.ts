@@ -152,8 +152,9 @@ export class SimCrew {
 
   /** Without delay leases: a guardian revokes them the delay after the others. */
   #leasesOf(p: string): readonly string[] {
+    // The entry of a shard may name another process, for which it was meant before.
     const keys = this.livingKeys().filter(
-      (key) => this.server.of(key)!.value.includes(`"${p}/`) && delayedBy(key) === undefined,
+      (key) => this.server.of(key)!.value.includes(`"owner":"${p}/`) && delayedBy(key) === undefined,
     );
     return [...new Set(keys.map((key) => this.leaseOf(key)))];
   }
@@ -217,7 +218,7 @@ export class SimCrew {
     const found = { holders: [] as string[], waiters: [] as string[] };
     for (const key of this.livingKeys()) {
       const lock = key.slice(0, key.lastIndexOf("/"));
-      const p = this.processes.find((each) => this.server.of(key)!.value.includes(`"${each}/`));
+      const p = this.processes.find((each) => this.server.of(key)!.value.includes(`"owner":"${each}/`));
       if (p !== undefined) found[heads.has(lock) ? "waiters" : "holders"].push(p);
       heads.add(lock);
     }

@@ -17,6 +17,8 @@ const PREFIX = "sim/";
 const PLACES = `${PREFIX}lock/`;
 const REGISTERS = `${PREFIX}register/`;
 const REQUEST_TIMEOUT_MS = 1000;
+/** Longer than the pause after which what has failed again and again is tried again. */
+const CALM_MS = 50_000;
 
 export interface SimOptions {
   readonly seed: string;
@@ -36,6 +38,8 @@ export interface SimOptions {
   readonly wanted?: boolean;
   /** The keys of locks may stay with their sessions. */
   readonly sticky?: boolean;
+  /** Of each group of shards. Default: 8. */
+  readonly shards?: number | undefined;
   /** Over the client's own HTTP/2 and gRPC. Default: the simulation takes their place. */
   readonly transport?: boolean | undefined;
   /** Over the client's own transport: its only host stands for all members. Default: false. */
@@ -116,6 +120,7 @@ export class SimRun {
         ...options,
         locks,
         registers: REGISTERS,
+        calmMs: this.#calmMs,
         history: this.#time,
         note: (step, p) => this.#note(step, p),
       },
@@ -128,6 +133,11 @@ export class SimRun {
   /** For a page that shows the run. */
   get world(): { readonly kernel: Kernel; readonly crew: SimCrew; readonly history: readonly Step[] } {
     return { kernel: this.#kernel, crew: this.#crew, history: this.#history };
+  }
+
+  /** So long the members of a group of shards stay when all faults are over. */
+  get #calmMs(): number {
+    return this.options.of === "shards" ? CALM_MS + 4000 * this.options.ttlSeconds : 0;
   }
 
   async work(): Promise<void> {
@@ -151,7 +161,7 @@ export class SimRun {
     const { etcd, workers } = this.#crew;
     for (const worker of workers()) worker.finish();
     await this.#kernel.run(() => this.#recoveries.size === 0, patience);
-    await this.#kernel.run(() => workers().every(({ idle }) => idle), patience);
+    await this.#kernel.run(() => workers().every(({ idle }) => idle), patience + this.#calmMs);
     // A watch closes five seconds after its last use. Meanwhile etcd may execute a request whose call has ended; the client then
     // deletes the key that the request has put.
     const isIdle = (): boolean => etcd.watches === 0 && this.#crew.livingKeys().length === 0;

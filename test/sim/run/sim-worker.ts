@@ -2,7 +2,7 @@ import type { Cluster } from "../../../src/index.js";
 import type { Clock } from "../../../src/base/util/clock.js";
 import type { Member } from "../../../src/etcd/port.js";
 import type { Context } from "../../lab/runner/context.js";
-import { Lane } from "../../lab/runner/lane.js";
+import { lanesOf, type Line } from "../../lab/runner/lanes.js";
 import type { Of } from "../../lab/runner/subject.js";
 import { nodeTime, type HistoryClock } from "./node-time.js";
 import { SimRegister } from "./sim-register.js";
@@ -27,20 +27,20 @@ export interface Work {
   readonly camp: number;
   readonly wanted?: boolean | undefined;
   readonly sticky?: boolean | undefined;
+  readonly shards?: number | undefined;
+  readonly calmMs: number;
   readonly valueBytes?: number | undefined;
   readonly history: HistoryClock;
   /** Records a step of the history of process `p`, and keeps the object. */
   readonly note: (step: object, p: string) => void;
 }
 
-const KINDS = ["own", "other", "shared", "shared"] as const;
-
 /** The lanes of the lab in a simulated process. */
 export class SimWorker {
   /** All lanes have finished what they were doing, or the process is dead. */
   idle = false;
   closed = false;
-  readonly #lanes: readonly Lane[];
+  readonly #lanes: readonly Line[];
   readonly #register: SimRegister;
   #finishing = false;
   #ids = 0;
@@ -56,10 +56,7 @@ export class SimWorker {
       ...{ connect: machine.connect, prefix: registers, guard: leasehold.whileHeld },
     });
     const context = this.#context();
-    this.#lanes = Array.from({ length: work.lanes }, (_, n) => {
-      const kind = KINDS[n % KINDS.length] ?? "own";
-      return new Lane(context, { n, kind, seed: `${work.seed} ${p} ${n}` });
-    });
+    this.#lanes = lanesOf(context, work.lanes, work.seed);
   }
 
   start(): void {
@@ -109,6 +106,8 @@ export class SimWorker {
       wanted = false,
       sticky = false,
       history,
+      shards = 8,
+      calmMs,
       valueBytes = 0,
     } = work;
     const time = nodeTime(history, machine.clock);
@@ -124,6 +123,8 @@ export class SimWorker {
         wanted,
         sticky,
         time,
+        shards,
+        calmMs,
         valueBytes,
         beats: undefined,
       },

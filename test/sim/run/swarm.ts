@@ -14,7 +14,7 @@ import type { SimOptions } from "./sim-run.js";
 import { TRANSPORT_FAULTS } from "./transport-faults.js";
 
 const LATER: readonly Of[] = ["reentrant", "leader", "weblock"];
-const FIRST = SUBJECTS.filter((of) => of !== "once" && !LATER.includes(of));
+const FIRST = SUBJECTS.filter((of) => of !== "once" && of !== "shards" && !LATER.includes(of));
 
 const VERSIONS: readonly SimVersion[] = ["3.4", "3.5", "3.6", "3.7"];
 
@@ -121,6 +121,18 @@ export function withSticky(setting: Omit<SimOptions, "build">): Omit<SimOptions,
   const [processes, names] = [random.pick([1, 2, 2, 3]), random.pick([1, 2, 4, 8])];
   return { ...setting, sticky: true, of, processes, names };
 }
+
+/** The same run of members that share out shards. */
+export function withShards(setting: Omit<SimOptions, "build">): Omit<SimOptions, "build"> {
+  const random = new Random(setting.seed).fork("shards");
+  return {
+    ...{ ...setting, of: "shards", sticky: false, wanted: false, processes: 2 + random.int(4) },
+    ...{ names: 1, lanes: random.pick([1, 1, 1, 2]), shards: 4 + random.int(13), calls: Infinity },
+    ...{ requests: setting.requests && SHARD_REQUESTS, seconds: Math.max(30, setting.seconds) },
+    quiet: 0.05,
+  };
+}
+const SHARD_REQUESTS = 600;
 
 /** Holders with long leases make no calls: only their streams can notice that a member is cut off. */
 const patient = (random: Random) => ({

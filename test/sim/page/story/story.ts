@@ -71,6 +71,13 @@ export class Story {
         return { text: leftovers(step), tone: "plain" };
       case "wanted":
         return { text: `${step.p} hears that ${this.#short(step.key)} waits for its lock`, tone: "minor" };
+      case "moved":
+        return { text: `${step.p} is told that ${this.#short(step.lock)} moves`, tone: "minor" };
+      case "run":
+      case "ran":
+      case "told":
+      case "viewed":
+      case "settled":
       case "asks":
       case "claim":
       case "observed":

@@ -2,6 +2,7 @@
 import { t1, t2, type Hunt, type Mutant, type Patch } from "./mutant.js";
 import { OTHERS } from "./others.js";
 import { REFUSALS } from "./refusals.js";
+import { SHARDS } from "./shards.js";
 import { TRANSPORT } from "./transport.js";
 
 /** Many calls at a time in each process, so that they share requests. */
@@ -476,4 +477,4 @@ const MUTEX: readonly Mutant[] = [
   },
 ];
 
-export const MUTANTS: readonly Mutant[] = [...MUTEX, ...OTHERS, ...REFUSALS, ...TRANSPORT];
+export const MUTANTS: readonly Mutant[] = [...MUTEX, ...OTHERS, ...REFUSALS, ...TRANSPORT, ...SHARDS];

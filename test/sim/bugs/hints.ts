@@ -33,6 +33,13 @@ const KEPT: Ground = at({
   },
 });
 
+/** Members of one group, which come and go, and faults after which they have to share out anew. */
+const GROUP: Hints = {
+  ...{ of: "shards", processes: 3, lanes: 1, names: 1, shards: 8, calls: Infinity, requests: 600 },
+  ...{ ttlSeconds: 3, seconds: 30, ...OFTEN, quiet: 0.05 },
+  faults: ["kill-holder", "delete-key", "link-slow", "link-cut"],
+};
+
 /** Mutants that the simulation cannot show: it has no sockets of Node.js, whose events carry an async context. */
 export const UNSIMULATED: ReadonlySet<string> = new Set(["context-inherited", "live-parent-revoked"]);
 
@@ -156,5 +163,15 @@ export const MUTANT_HUNTS: Readonly<Record<string, Ground>> = {
   "goaway-taken-for-answer": at({ ...OVER, ...MANY, faults: ["goaway-releases"], ttlSeconds: 10 }),
   "late-answer-accepted": at({ ...OVER, ...MANY, faults: ["late-answers"], ttlSeconds: 10 }),
   "closed-stream-goes-on": at({ ...OVER, members: 3, faults: ["late-answers", "link-slow"] }),
+  "moved-before-the-next-stands": at(GROUP),
+  "owned-by-the-view": at(GROUP),
+  "drain-ignored": at(GROUP),
+  "older-members-ruled-by": at(GROUP),
+  "work-begun-after-its-lock": at({ ...GROUP, faults: ["pause-holder"], ttlSeconds: 2 }),
+  "entries-known-by-their-objects": at({
+    ...GROUP,
+    gapMs: [20, 200],
+    faults: ["link-cut", "compact", "delete-key"],
+  }),
   "writes-reordered": at({ ...OVER, faults: ["delete-key"] }),
 };

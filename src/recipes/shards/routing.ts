@@ -35,7 +35,7 @@ export interface ShardMap extends AsyncDisposable {
   ownerOf(key: string | Uint8Array): ShardOwner | undefined;
   /** Who owns a shard. @throws {RangeError} if there is no such shard. */
   owner(shard: number): ShardOwner | undefined;
-  /** All owners, now and after each change. A slow loop gets the latest state, not each. On abort: `next()` rejects with the signal's reason. */
+  /** All owners, now and after each change. A slow loop gets the latest state, not each. On abort: `next()` rejects with the signal's reason, and after `close()` with SessionClosedError. */
   owners(options?: { readonly signal?: AbortSignal | undefined }): AsyncIterableIterator<ShardOwners>;
   /** The members of the group, in the order of their joins. */
   readonly members: readonly Member[];

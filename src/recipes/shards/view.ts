@@ -88,7 +88,7 @@ export interface Plan {
 }
 
 /** There may be thousands of keys. An event that is missed delays a move, and no lock depends on it. */
-const SLOW_READ_MS = 300_000;
+const SLOW_READ_MS = 60_000;
 
 /** A plan, and what it was made of. */
 interface Planned {
@@ -111,6 +111,8 @@ export class ShardView {
   readonly #homes = new Map<number, string>();
   readonly #byLease = new Map<bigint, ShardMember>();
   readonly #listeners = new Set<() => void>();
+  /** How to end those who iterate over the owners. */
+  readonly #feeds = new Set<(error: Error) => void>();
   #watch: QueueWatch<SeenKey> | undefined;
   #again: Timer | undefined;
   readonly #membersPrefix: string;
@@ -137,7 +139,9 @@ export class ShardView {
     this.#watch?.stop();
     this.#again?.cancel();
     this.#listeners.clear();
-    this.#settle?.reject(new SessionClosedError(0n));
+    const closed = new SessionClosedError(0n);
+    this.#settle?.reject(closed);
+    for (const failed of this.#feeds) failed(closed);
   }
 
   #begin(): void {
@@ -271,8 +275,13 @@ export class ShardView {
         a.owners.length === b.owners.length && a.owners.every((one, n) => isSameOwner(one, b.owners[n])),
       start: ({ item, failed }) => {
         const tell = (): void => item(this.owners);
-        const stop = this.listen(tell);
+        const unlisten = this.listen(tell);
+        this.#feeds.add(failed);
         this.ready.then(tell, (error: unknown) => failed(error as Error));
+        const stop = (): void => {
+          unlisten();
+          this.#feeds.delete(failed);
+        };
         return { stop };
       },
     });

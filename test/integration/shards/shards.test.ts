@@ -353,6 +353,11 @@ test("those that own nothing see the owners, with the address and the fence of e
   await group.start("c");
   while ((await states()) !== 8);
   await feed.return?.();
+  const ends = map.owners();
+  await ends.next();
+  const last = ends.next();
+  await map.close();
+  await expect(last).rejects.toMatchObject({ code: "SESSION_CLOSED" });
 });
 
 test("the shard of a key is the same in each version and language", async () => {

@@ -55,7 +55,7 @@ describe("a cluster's log", { timeout: 120_000 }, () => {
     expect(subscribed()).toBe(true);
     await logged.close();
     expect(subscribed()).toBe(false);
-    expect(Object.keys(CHANNELS)).toHaveLength(11);
+    expect(Object.keys(CHANNELS)).toHaveLength(12);
   });
 
   test("goes to stderr with LEASEHOLD_DEBUG=1, and nowhere without", async () => {

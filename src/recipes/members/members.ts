@@ -1,6 +1,7 @@
 // Group membership: who is there. One key for each member, on the lease of its session, so a member that has died leaves by itself.
 import type { KeyValue } from "../../etcd/port.js";
 import { checkName, checkOptions, checkSignal, checkWait } from "../../base/options/check.js";
+import { withJson } from "../../base/telemetry/publish.js";
 import { settleWithin } from "../../base/util/settle.js";
 import { EtcdUnavailableError } from "../../errors.js";
 import { type Cluster, leaseSourceOf, servicesOf, type SessionSource } from "../../lock/session/cluster.js";
@@ -107,6 +108,11 @@ class MembershipHandle implements Membership {
       .finally(() => this.#place.lease.waits.delete(MEMBER)));
   }
 
+  toJSON(): Readonly<Record<string, unknown>> {
+    const { name, id, key, leaseId } = this;
+    return { name, id, key, leaseId: leaseId.toString() };
+  }
+
   async [Symbol.asyncDispose](): Promise<void> {
     await this.leave();
   }
@@ -204,7 +210,7 @@ class MemberFeed extends Feed<MemberList> {
           {
             changed: ({ keys, revision }) => {
               const members = [...keys.values()].flatMap(({ member }) => member ?? []);
-              item({ name, revision, members });
+              item(withJson({ name, revision, members }));
             },
             failed,
           },

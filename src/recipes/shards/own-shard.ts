@@ -188,7 +188,7 @@ export class OwnShard {
     this.#tell("owned");
     this.host.changed();
     if (lock.signal.aborted) lost();
-    const shard: Shard = { id: this.id, name: lock.name, fence: lock.fence, signal, lock };
+    const shard: Shard = withJson({ id: this.id, name: lock.name, fence: lock.fence, signal, lock });
     await this.#work(shard);
   }
 

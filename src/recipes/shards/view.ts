@@ -3,6 +3,7 @@ import { SessionClosedError } from "../../errors.js";
 import type { KeyValue } from "../../etcd/port.js";
 import { keyText } from "../../etcd/watch.js";
 import { parseEntryValue, pathOf, prefixEnd, prefixOf } from "../../keys.js";
+import { withJson } from "../../base/telemetry/publish.js";
 import type { Timer } from "../../base/util/clock.js";
 import { inOwnContext } from "../../base/util/own-context.js";
 import type { EtcdServices } from "../../lock/session/connection.js";
@@ -257,12 +258,12 @@ export class ShardView {
     if (!first || first.isDelay) return undefined;
     const { createRevision: fence, leaseId } = first;
     const member = this.memberOf(leaseId)?.member;
-    return { shard, fence, leaseId, id: member?.id, value: member?.value };
+    return withJson({ shard, fence, leaseId, id: member?.id, value: member?.value });
   }
 
   get owners(): ShardOwners {
     const owners = Array.from({ length: this.count ?? 0 }, (_, shard) => this.owner(shard));
-    return { revision: this.revision, owners };
+    return withJson({ revision: this.revision, owners });
   }
 
   feed(signal: AbortSignal | undefined): AsyncIterableIterator<ShardOwners> {

@@ -58,7 +58,7 @@ test(
       [
         ...["CHANNELS", "acquireChannel", "callChannel", "electionChannel", "guardianChannel"],
         ...["holdEndChannel", "holdLongChannel", "memberChannel", "rejoinChannel", "renewedChannel"],
-        ...["sessionChannel"],
+        ...["sessionChannel", "shardChannel"],
       ],
     ]);
   },

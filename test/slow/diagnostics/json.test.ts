@@ -9,6 +9,7 @@ import {
   rejoinChannel,
   renewedChannel,
   sessionChannel,
+  shardChannel,
 } from "../../../src/base/telemetry/index.js";
 import {
   ClusterLockManager,
@@ -16,13 +17,17 @@ import {
   Election,
   FenceGate,
   inspect,
+  join,
   lead,
   list,
   lockAll,
+  members,
   Mutex,
   RwLock,
   Session,
+  shards,
   type Cluster,
+  type MemberList,
 } from "../../../src/index.js";
 import { startEtcd, type TestEtcd } from "../../../src/testing/start.js";
 
@@ -70,6 +75,7 @@ function listen(): void {
   rejoinChannel.subscribe((message) => message.leaseId !== undefined && take("RejoinMessage")(message));
   renewedChannel.subscribe(take("RenewedMessage"));
   sessionChannel.subscribe(take("SessionMessage"));
+  shardChannel.subscribe(take("ShardMessage"));
 }
 
 beforeAll(async () => {
@@ -106,6 +112,19 @@ beforeAll(async () => {
     stop.abort();
   };
   await lead(cluster, "json/led", work, { signal: stop.signal });
+  const feeds = await shards(cluster, "json/feeds", { count: 1, settleMs: 0 }, (shard) => {
+    got.set("Shard", shard);
+  });
+  await until(() => feeds.owner(0) !== undefined && got.has("Shard"));
+  got.set("ShardOwner", feeds.owner(0)!);
+  got.set("ShardOwners", (await feeds.owners().next()).value as object);
+  await feeds.close();
+  const place = await join(cluster, "json/group", "here");
+  got.set("Membership", place);
+  const group = (await members(cluster, "json/group").next()).value as MemberList;
+  got.set("MemberList", group);
+  got.set("Member", group.members[0]!);
+  await place.leave();
   await new ClusterLockManager(cluster).request("json/web", (web) => void got.set("WebLock", web!));
 
   const gate = new FenceGate(17n);

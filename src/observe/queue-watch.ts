@@ -6,6 +6,8 @@ import type { Timer } from "../base/util/clock.js";
 
 /** Default of `slowReadMs`. */
 const SLOW_READ_MS = 30_000;
+/** After a watch that begins in the past. */
+const SOON_MS = 500;
 /** Every event older than a read arrives within this time after it: a dead connection is detected after 8 s. */
 const LATEST_EVENT_MS = 10_000;
 
@@ -81,7 +83,8 @@ export class QueueWatch<K extends Revisions> implements WatchListener {
   created(revision: bigint): void {
     // The member lags behind, or etcd was restored from a backup and would take long to reach the watched revision.
     if (revision < this.#complete) void this.#readSlowly();
-    else this.#readLater();
+    // One that begins in the past may miss a deletion at the very revision that etcd has compacted.
+    else this.#readLater(this.target.isShared && revision > this.#complete ? SOON_MS : undefined);
   }
 
   events(events: readonly WatchEvent[]): void {
@@ -164,11 +167,10 @@ export class QueueWatch<K extends Revisions> implements WatchListener {
     this.#applying = undefined;
   }
 
-  #readLater(): void {
+  #readLater(ms = this.target.slowReadMs ?? SLOW_READ_MS): void {
     const { clock } = this.#services;
-    const { slowReadMs = SLOW_READ_MS } = this.target;
     this.#timer?.cancel();
-    this.#timer = clock.after(slowReadMs * (0.75 + clock.random() / 2), () => void this.#readSlowly());
+    this.#timer = clock.after(ms * (0.75 + clock.random() / 2), () => void this.#readSlowly());
   }
 
   async #readSlowly(): Promise<void> {

@@ -216,7 +216,7 @@ test("callers that wait in the process can give up, and the next one is served",
   const mutex = new Mutex(two.holder, name, STICKY);
   const controller = new AbortController();
   const aborted = reasonOf(mutex.lock({ signal: controller.signal }));
-  const late = reasonOf(mutex.lock({ timeoutMs: 30 }));
+  const late = reasonOf(mutex.lock({ timeoutMs: 1000 }));
   const last = mutex.lock();
   controller.abort(new Error("enough"));
 
@@ -387,7 +387,7 @@ test("what shows the queue says that the key is held or kept, as etcd is told of
   await sticky.release();
   const kept = await inspect(two.cluster, name);
   const { locks } = await list(two.cluster, "shown/");
-  const late = await reasonOf(new Mutex(two.holder, "shown/plain").lock({ timeoutMs: 30 }));
+  const late = await reasonOf(new Mutex(two.holder, "shown/plain").lock({ timeoutMs: 1000 }));
 
   expect([held, kept].map(({ holders }) => [holders[0]?.state, holders[0]?.sticky])).toEqual([
     ["holding", true],

@@ -2,12 +2,12 @@
 // its own part: it joins the queues of the shards that should be its own, and lets go of those for which another member stands in the
 // queue. There is no leader and no assigner, and a wrong view makes a useless move at most: the lock of a shard decides who owns it.
 import { SessionClosedError, ShardCountError } from "../../errors.js";
-import { Backoff, type Pauses } from "../../etcd/retry.js";
+import { Backoff, type Pauses, retry } from "../../etcd/retry.js";
 import type { KeyValue } from "../../etcd/port.js";
 import { checkFunction, checkSignal } from "../../base/options/check.js";
 import { shardChannel } from "../../base/telemetry/channels.js";
 import { newController } from "../../base/util/abort.js";
-import { pause, type Timer } from "../../base/util/clock.js";
+import type { Timer } from "../../base/util/clock.js";
 import { inOwnContext, inThisContext, tellOutside } from "../../base/util/own-context.js";
 import { printable } from "../../base/util/printable.js";
 import { type Cluster, leaseOf, servicesOf, Session } from "../../lock/session/cluster.js";
@@ -245,19 +245,17 @@ class ShardGroup {
   async #rejoin({ session }: Place): Promise<void> {
     void session.close({ drainMs: 0 });
     const { clock } = this.#services;
-    const backoff = new Backoff(clock, PAUSES);
     const { signal } = this.#closing;
-    while (!signal.aborted) {
-      try {
-        await this.#join();
-        return this.#reconcileSoon();
-      } catch (error) {
-        if (signal.aborted) return;
-        const delayMs = backoff.nextMs();
-        this.#retried(error, delayMs);
-        await pause(clock, delayMs, signal);
-      }
-    }
+    const joining = retry(() => this.#join(), {
+      ...{ clock, signal, backoff: new Backoff(clock, PAUSES) },
+      failed: () => signal.throwIfAborted(),
+      pausing: (error, delayMs) => this.#retried(error, delayMs),
+    });
+    // It rejects only when this member closes.
+    await joining.then(
+      () => this.#reconcileSoon(),
+      () => undefined,
+    );
   }
 
   #reconcileSoon(): void {

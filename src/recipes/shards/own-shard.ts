@@ -188,7 +188,16 @@ export class OwnShard {
     this.#tell("owned");
     this.host.changed();
     if (lock.signal.aborted) lost();
-    const shard: Shard = withJson({ id: this.id, name: lock.name, fence: lock.fence, signal, lock });
+    const { id } = this;
+    const { name, fence } = lock;
+    const shard: Shard = withJson({
+      ...{ id, name, fence, lock },
+      get signal() {
+        // To read the lock's looks at the clock: after a pause of the process, other timers may come before that of the deadline.
+        if (lock.signal.aborted) lost();
+        return signal;
+      },
+    });
     await this.#work(shard);
   }
 
@@ -196,13 +205,13 @@ export class OwnShard {
   async #work(shard: Shard): Promise<void> {
     const { clock } = this.host.source.services;
     const backoff = new Backoff(clock, PAUSES);
-    const { signal, lock } = shard;
+    const { signal } = shard;
     if (this.host.isLeaving) return aborted(signal);
     signal.addEventListener("abort", () => this.#again?.(), { once: true });
-    // After a pause of the process, the timer of the next run may come before that of the deadline: to read the lock's signal looks at it.
-    for (let failures = 0; !lock.signal.aborted && !signal.aborted;) {
+    for (let failures = 0; !shard.signal.aborted;) {
       try {
-        await this.host.inContext(() => Promise.resolve(shard).then(this.host.work));
+        // At once: of many works that begin together, the one before may have taken the rest of the lease.
+        await this.host.inContext(async () => await this.host.work(shard));
         await aborted(signal);
       } catch (error) {
         if (signal.aborted) return;

@@ -231,6 +231,28 @@ test("a member whose lease is gone is told at once, and joins again; its shards 
   expect(new Set(a.owned)).toEqual(new Set(lost.map(({ shard }) => shard.id)));
 });
 
+test("of the works that begin together, none does when the one before it has used up the lease", async () => {
+  await using group = new Group("blocked", { count: 8, ttlSeconds: 2 });
+  const drain = new AbortController();
+  await group.start("a", {}, ({ signal }) => untilAborted(drain.signal.aborted ? signal : drain.signal));
+  await group.balanced({ a: 8 });
+  const leaseId = (await memberKeys("blocked"))[0]?.leaseId ?? 0n;
+  const late: number[] = [];
+  let begun = 0;
+  await group.start("b", {}, async ({ id, signal, lock }) => {
+    if (signal.aborted || !lock.held) late.push(id);
+    if (begun++ === 0) Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 2500);
+    if (!signal.aborted) await untilAborted(signal);
+  });
+  await expect.poll(() => group.entries(), PATIENCE).toBe(12);
+
+  // This process stands still before it has read the answer.
+  await Promise.allSettled([etcd.member.gateway("/v3/lease/revoke", { ID: leaseId.toString() })]);
+  drain.abort();
+  await expect.poll(() => begun, PATIENCE).toBeGreaterThanOrEqual(5);
+  expect(late).toEqual([]);
+}, 60_000);
+
 test("keys that others have deleted are put again", async () => {
   await using group = new Group("deleted", { count: 4 });
   const a = await group.start("a");

@@ -39,7 +39,7 @@ export const SHARDS: readonly Mutant[] = [
     patches: [
       {
         file: "recipes/shards/own-shard.js",
-        from: "await this.host.inContext(() => Promise.resolve(shard).then(this.host.work));\n",
+        from: "await this.host.inContext(async () => await this.host.work(shard));\n",
         to: "await Promise.race([aborted(signal), this.host.inContext(() => Promise.resolve(shard).then(this.host.work))]);\n",
       },
     ],
@@ -61,7 +61,7 @@ export const SHARDS: readonly Mutant[] = [
     patches: [
       {
         file: "recipes/shards/own-shard.js",
-        from: "!lock.signal.aborted && !signal.aborted",
+        from: "!shard.signal.aborted",
         to: "!signal.aborted",
       },
     ],

@@ -170,11 +170,13 @@ export class ShardLane {
   }
 
   async #work(shard: Shard): Promise<void> {
+    // Before anything else: what is noted of a lock takes time, in which its lease may end.
+    const begun = { t: this.#context.time.now(), held: shard.lock.held };
     const owned = this.#ownedBy(shard);
     const { op } = owned;
     const token = shard.fence;
     owned.running = true;
-    this.#context.note({ k: "run", ...op, token, owner: this.#owner, held: shard.lock.held });
+    this.#context.note({ k: "run", ...op, token, owner: this.#owner, ...begun });
     try {
       await this.#use(shard, owned);
     } finally {

@@ -228,10 +228,14 @@ export class GrpcProxy {
 function collect(stream, chunks) {
   return new Promise((resolve) => {
     stream.on("data", (/** @type {Buffer} */ chunk) => chunks.push(chunk));
-    stream.once("end", () => resolve(true));
+    // A reset ends it, too.
+    stream.once("end", () => resolve(isWhole(Buffer.concat(chunks))));
     stream.once("close", () => resolve(false));
   });
 }
+
+/** @param {Buffer} frame @returns {boolean} all of the gRPC message that its five first bytes announce is there */
+const isWhole = (frame) => frame.length >= 5 && frame.length === 5 + frame.readUInt32BE(1);
 
 /**
  * @param {{ host?: string, port: number } | (() => { host?: string, port: number })} target

@@ -40,6 +40,10 @@ export type LeaseholdErrorCode =
   | "KIND_MISMATCH"
   | "SHARD_MOVED"
   | "SHARD_COUNT"
+  | "ONCE_RUNNING"
+  | "FINGERPRINT_MISMATCH"
+  | "RESULT_NOT_KEPT"
+  | "RUN_FAILED"
   | "ETCD_UNAVAILABLE"
   | "ETCD_REFUSED"
   | "PACKAGE_MISSING";
@@ -444,6 +448,76 @@ export class ShardCountError extends LeaseholdError {
   }
 }
 
+/** `once` with `ifRunning: "fail"`: another call runs the slot now. */
+export class OnceRunningError extends LeaseholdError {
+  readonly code = "ONCE_RUNNING";
+
+  constructor(
+    readonly lockName: string,
+    slot: string,
+    /** Of the session that runs it; undefined if its mark doesn't say. */
+    readonly owner: string | undefined,
+  ) {
+    super(`${slot} is running${owner === undefined ? "" : `, by ${printable(owner)}`}`);
+  }
+
+  override get name() {
+    return "OnceRunningError" as const;
+  }
+}
+
+/** The slot of `once` is that of another request: nothing was run, and the result of the other is not given. */
+export class FingerprintMismatchError extends LeaseholdError {
+  readonly code = "FINGERPRINT_MISMATCH";
+
+  constructor(
+    readonly lockName: string,
+    slot: string,
+    /** Of the session that has run, or runs, the other request; undefined if its mark doesn't say. */
+    readonly owner: string | undefined,
+  ) {
+    super(`${slot} belongs to a request with another fingerprint`);
+  }
+
+  override get name() {
+    return "FingerprintMismatchError" as const;
+  }
+}
+
+/** What the work of a run has returned is too large to be kept, or has no JSON. The work has run, and counts as failed. */
+export class ResultNotKeptError extends LeaseholdError {
+  readonly code = "RESULT_NOT_KEPT";
+  /** What the work has returned. */
+  readonly result: unknown;
+
+  constructor(slot: string, why: string, result: unknown) {
+    super(`Cannot keep the result of ${slot}: ${why}`);
+    // JSON leaves it out.
+    Object.defineProperty(this, "result", { value: result, enumerable: false });
+  }
+
+  override get name() {
+    return "ResultNotKeptError" as const;
+  }
+}
+
+/** The work of another process, for which this call has waited, threw. */
+export class RunFailedError extends LeaseholdError {
+  readonly code = "RUN_FAILED";
+
+  constructor(
+    what: string,
+    /** `name` and, if it was a string, `code` of what it threw, and the first 1000 characters of its message. */
+    readonly failure: { readonly name: string; readonly code: string | undefined; readonly message: string },
+  ) {
+    super(`${what} failed in another process: ${failure.name}: ${failure.message}`);
+  }
+
+  override get name() {
+    return "RunFailedError" as const;
+  }
+}
+
 /** The call would wait for something that ends only after the call: its own async context, or its own candidate. */
 export class DeadlockError extends LeaseholdError {
   readonly code = "DEADLOCK";
@@ -491,7 +565,11 @@ export type AnyLeaseholdError =
   | EtcdRefusedError
   | PackageMissingError
   | ShardMovedError
-  | ShardCountError;
+  | ShardCountError
+  | OnceRunningError
+  | FingerprintMismatchError
+  | ResultNotKeptError
+  | RunFailedError;
 
 const kindText: Record<FoundKind, string> = {
   mutex: "a Mutex",
@@ -551,10 +629,11 @@ export class KindMismatchError extends LeaseholdError {
 }
 
 /**
- * The statuses of RFC 9110 and RFC 6585. 429: others have the lock, and a later request may get it. 503: etcd or the session
+ * The statuses of RFC 9110 and RFC 6585, and, for idempotency keys, those of draft-ietf-httpapi-idempotency-key-header: 409 while the first
+ * request runs, and 422 for another request with the same key. 429: others have the lock, and a later request may get it. 503: etcd or the session
  * failed. 412: the resource has seen a younger fence. 500: the program is wrong.
  */
-const STATUS: Readonly<Record<LeaseholdErrorCode, 412 | 429 | 500 | 503>> = {
+const STATUS: Readonly<Record<LeaseholdErrorCode, 409 | 412 | 422 | 429 | 500 | 503>> = {
   SESSION_LOST: 503,
   SESSION_CLOSED: 503,
   LOCK_LOST: 503,
@@ -566,6 +645,10 @@ const STATUS: Readonly<Record<LeaseholdErrorCode, 412 | 429 | 500 | 503>> = {
   LOCK_RELEASED: 500,
   SHARD_MOVED: 503,
   SHARD_COUNT: 500,
+  ONCE_RUNNING: 409,
+  FINGERPRINT_MISMATCH: 422,
+  RESULT_NOT_KEPT: 500,
+  RUN_FAILED: 500,
   DEADLOCK: 500,
   KIND_MISMATCH: 500,
   PACKAGE_MISSING: 500,
@@ -573,11 +656,12 @@ const STATUS: Readonly<Record<LeaseholdErrorCode, 412 | 429 | 500 | 503>> = {
 
 /**
  * The HTTP status of a request that failed with `error`: 429 for LOCK_TIMEOUT; 503, with which a client may retry, for etcd that
- * does not answer or refuses, and for a lost or closed session or lock; 412 for STALE_FENCE; 500 for any other error of
+ * does not answer or refuses, and for a lost or closed session or lock; 412 for STALE_FENCE; 409 for ONCE_RUNNING; 422 for
+ * FINGERPRINT_MISMATCH; 500 for any other error of
  * leasehold. undefined for an error that leasehold did not create, such as the reason of an aborted signal. A `tryLock` that
  * returns undefined has no error: answer with 409 or 429.
  */
-export function httpStatusOf(error: unknown): 412 | 429 | 500 | 503 | undefined {
+export function httpStatusOf(error: unknown): 409 | 412 | 422 | 429 | 500 | 503 | undefined {
   // Another version in the process may have other codes.
   return isLeaseholdError(error) ? (STATUS[error.code] ?? 500) : undefined;
 }

@@ -11,7 +11,15 @@ export { Election } from "./recipes/election/election.js";
 export { lead, type LeadOptions } from "./recipes/election/lead.js";
 export { lockName } from "./lock-name.js";
 export { type ShutdownOptions, untilShutdown } from "./shutdown.js";
-export { once, type OnceOptions, type OnceResult, type OnceRun } from "./recipes/once/once.js";
+export {
+  once,
+  type OnceError,
+  type OnceOptions,
+  type OnceReply,
+  type OnceResult,
+  type OnceRun,
+} from "./recipes/once/once.js";
+export type { OnceRecord } from "./recipes/once/history.js";
 export { shards, type Shards } from "./recipes/shards/shards.js";
 export type { ShardsOptions } from "./recipes/shards/options.js";
 export type { Shard } from "./recipes/shards/own-shard.js";
@@ -84,6 +92,10 @@ export {
   PackageMissingError,
   SessionClosedError,
   SessionLostError,
+  FingerprintMismatchError,
+  OnceRunningError,
+  ResultNotKeptError,
+  RunFailedError,
   ShardCountError,
   ShardMovedError,
   StaleFenceError,

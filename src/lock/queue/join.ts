@@ -28,7 +28,7 @@ export interface JoinWanted {
   readonly value?: string | undefined;
   readonly reason?: string | undefined;
   readonly sticky?: boolean;
-  readonly limits: Partial<Pick<CallPolicy, "giveUpMs" | "again" | "what">>;
+  readonly limits: Partial<Pick<CallPolicy, "giveUpMs" | "again" | "what" | "onLeaseGone">>;
   readonly beside?: Beside | undefined;
   /** Called with the oldest entries of the queue if a try was not granted because of others. */
   readonly onTaken?: (oldest: readonly KeyValue[]) => void;

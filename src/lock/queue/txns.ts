@@ -75,11 +75,16 @@ export function leaveTxn(entry: QueueEntry, ranges: readonly Range[]): Txn {
 
 /** etcd rejected a join: marks the lease if a key on it, or its delay lease, is the reason. Returns what the caller gets. */
 export async function joinRefused(lease: Lease, txn: Txn, error: unknown): Promise<unknown> {
-  if (error instanceof LeaseNotFoundError && lease.delay) return goneOf(lease, lease.delay);
+  if (error instanceof LeaseNotFoundError && lease.delay && !putsWithOthers(lease, txn))
+    return goneOf(lease, lease.delay);
   const forbidden = error instanceof EtcdRefusedError && error.reason === "permission";
   if (forbidden && (await allowedWithoutLease(lease, txn))) lease.unfit = true;
   return error;
 }
+
+/** Also with leases that are not the session's: one of those may be gone, which the caller finds out. */
+const putsWithOthers = ({ leaseId, delay }: Lease, { success }: Txn): boolean =>
+  success.some((each) => each.kind === "put" && ![0n, leaseId, delay?.leaseId].includes(each.leaseId));
 
 /** A renewal shows which of the two leases is gone. Without its delay lease, the session goes on, and takes no new entries. */
 async function goneOf(lease: Lease, delay: DelayLease): Promise<unknown> {

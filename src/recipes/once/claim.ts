@@ -1,4 +1,5 @@
-import { NotSentError, type TxnAnswer } from "../../etcd/port.js";
+import { FingerprintMismatchError, OnceRunningError } from "../../errors.js";
+import { type Compare, LeaseNotFoundError, NotSentError, type Txn, type TxnAnswer } from "../../etcd/port.js";
 import { holdOf, type TurnWaiter, type Waited } from "../../lock/hold/acquire.js";
 import { ExclusiveHoldHandle } from "../../lock/hold/hold.js";
 import type { JoinedEntry } from "../../lock/queue/entry.js";
@@ -8,24 +9,16 @@ import type { JoinOptions, Queue } from "../../lock/queue/queue.js";
 import { heldTxn } from "../../lock/queue/txns.js";
 import type { Waiter } from "../../lock/queue/waiter.js";
 import type { Lease } from "../../lock/session/lease.js";
-import {
-  beginTxn,
-  type Mark,
-  markIs,
-  NO_MARK,
-  type Seen,
-  type SlotPlan,
-  unchanged,
-  undo,
-  type Verdict,
-  verdictOf,
-} from "./marks.js";
+import { MarkLeases } from "./mark-leases.js";
+import { type Mark, markIs, unchanged } from "./marks.js";
+import { NO_MARK, type Plan, type Seen, type Verdict } from "./plan.js";
+import { RunEnd } from "./run-end.js";
 
 /** A slot that this call is to run: it holds the lock, and the mark is put. */
 export interface Claim {
   readonly hold: ExclusiveHoldHandle;
   readonly mark: Mark;
-  /** The lowest marks as of that transaction; undefined if its answer was lost. */
+  /** The lowest marks as of that transaction; undefined if its answer was lost, or the plan needs none. */
   readonly lowest: RangeResult | undefined;
 }
 
@@ -39,15 +32,16 @@ export type Outcome = { readonly claim: Claim } | { readonly refusal: Refusal };
 export class SlotWaiter implements TurnWaiter<Outcome> {
   readonly granted: Promise<Outcome>;
   #waiter: Waiter | undefined;
+  #runEnd: RunEnd | undefined;
   #gaveUp = false;
   readonly #again = (): boolean => !this.#gaveUp;
 
   constructor(
     private readonly lease: Lease,
-    private readonly plan: SlotPlan,
+    private readonly plan: Plan,
     private readonly target: JoinOptions,
   ) {
-    this.granted = this.#try().then((found) => this.#wait(found));
+    this.granted = this.#try();
   }
 
   get joined(): boolean {
@@ -55,16 +49,17 @@ export class SlotWaiter implements TurnWaiter<Outcome> {
   }
 
   get waitingFor(): Waited {
-    return this.#waiter?.waitingFor ?? { name: this.plan.name, revision: undefined };
+    return this.#waiter?.waitingFor ?? { name: this.plan.lock, revision: undefined };
   }
 
   giveUp(): void {
     this.#gaveUp = true;
     this.#waiter?.giveUp();
+    this.#runEnd?.stop();
   }
 
   get #queue(): Queue {
-    return LockTable.of(this.lease).queue(this.plan.name);
+    return LockTable.of(this.lease).queue(this.plan.lock);
   }
 
   get #what(): string {
@@ -72,10 +67,11 @@ export class SlotWaiter implements TurnWaiter<Outcome> {
   }
 
   /** Claims the slot if it may be run and the queue is empty: by a second attempt if it has a mark. */
-  async #try(): Promise<Claim | Verdict> {
+  async #try(): Promise<Outcome> {
     const found = await this.#attempt(NO_MARK);
-    if ("hold" in found || !found.isEmpty || isUnmarked(found) || !this.#mayRun(found)) return found;
-    return this.#gaveUp ? found : this.#attempt(found.seen);
+    if ("hold" in found || !found.isEmpty || isUnmarked(found) || !this.#mayRun(found) || this.#gaveUp)
+      return this.#wait(found);
+    return this.#wait(await this.#attempt(found.seen));
   }
 
   /** Takes the lock and puts the mark, in one transaction, if the queue is empty and the marks are as they were `seen`. */
@@ -83,55 +79,118 @@ export class SlotWaiter implements TurnWaiter<Outcome> {
     const { lease, plan, target } = this;
     let mark!: Mark;
     let answer!: TxnAnswer;
-    const entry = await this.#queue.tryJoin({ what: this.#what, again: this.#again }, target, {
-      extend: (join, { key }) => beginTxn(plan, join, { mark: (mark = plan.mark(lease, key)), seen }),
-      answered: (last) => void (answer = last),
-      leaveBy: async (leave, policy) => {
-        await undo(lease, plan, markIs(plan, mark));
-        return lease.services.client.txn(leave, policy);
-      },
-    });
-    if (!entry) return verdictOf(plan, answer.ranges, plan.id);
+    const entry = await this.#withLeases((leases, onLeaseGone) =>
+      this.#queue.tryJoin({ what: this.#what, again: this.#again, ...onLeaseGone }, target, {
+        extend: (join, { key }) =>
+          plan.beginTxn(join, { mark: (mark = plan.mark(lease, key)), seen, leases }),
+        answered: (last) => void (answer = last),
+        leaveBy: async (leave, policy) => {
+          await undo(lease, plan, mark);
+          return lease.services.client.txn(leave, policy);
+        },
+      }),
+    );
+    if (!entry) return plan.verdict(answer, plan.id);
     target.onAhead?.(0);
     return { hold: holdOf(entry, ExclusiveHoldHandle), mark, lowest: lowestOf(answer) };
   }
 
+  /**
+   * Puts with the leases of the plan. etcd does not say which lease it doesn't have: while that of the session lives, it's one of these,
+   * which are granted anew.
+   */
+  async #withLeases<T>(
+    put: (leases: readonly bigint[], onLeaseGone: { readonly onLeaseGone?: undefined }) => Promise<T>,
+  ): Promise<T> {
+    const { lease, plan } = this;
+    if (plan.lifetimes.length === 0) return put([], {});
+    const marks = MarkLeases.of(lease.services);
+    for (let isLast = false; ; isLast = true) {
+      const leases = await marks.for(plan.lifetimes, lease.signal);
+      try {
+        return await put(leases, { onLeaseGone: undefined });
+      } catch (error) {
+        if (!(error instanceof LeaseNotFoundError)) throw error;
+        marks.forget(leases);
+        await lease.renewNow();
+        if (!isLast) continue;
+        lease.delay?.leaseNotFound();
+        throw lease.delay?.refusal() ?? error;
+      }
+    }
+  }
+
   async #wait(found: Claim | Verdict): Promise<Outcome> {
     if ("hold" in found) return { claim: found };
-    if (found.state !== "free" && !this.#mayRun(found)) return { refusal: found };
+    const mayRun = this.#mayRun(found);
+    if (found.state === "running") {
+      if (this.#skipsRun(found)) return { refusal: found };
+    } else if (found.state !== "free" && !mayRun) return { refusal: found };
     this.lease.assertOpen();
     if (this.#gaveUp || this.plan.options.skips) this.#forget(found);
     if (this.#gaveUp) throw new NotSentError("the caller gave up");
-    if (this.plan.options.skips) return { refusal: found.state === "running" ? found : HELD };
+    if (found.state === "running" && this.plan.options.ifRunning === "wait") return this.#afterRun(found);
+    if (this.plan.options.skips) return { refusal: HELD };
     this.#waiter = this.#queue.join(this.target);
     const entry = await this.#waiter.granted;
     return this.lease.inFlight.track(this.#begin(holdOf(entry, ExclusiveHoldHandle), entry, found.seen));
   }
 
-  /** Whether the slot is ours to run, or can be when our turn comes. */
+  /** Another call runs the slot, and this one doesn't wait for that. @throws OnceRunningError */
+  #skipsRun({ run }: Extract<Verdict, { readonly state: "running" }>): boolean {
+    const { ifRunning, skips } = this.plan.options;
+    if (ifRunning === "fail") throw new OnceRunningError(this.plan.lock, this.plan.what, run.owner);
+    return ifRunning === "skip" || (ifRunning === "queue" && skips);
+  }
+
+  /** Tries again when the run has ended: all who wait for it do so at the same time, and at most one of them takes over. */
+  async #afterRun({ entry, revision }: Extract<Verdict, { readonly state: "running" }>): Promise<Outcome> {
+    this.#runEnd = new RunEnd(this.lease, entry, revision);
+    await this.#runEnd.ended;
+    if (this.#gaveUp) throw new NotSentError("the caller gave up");
+    this.lease.assertOpen();
+    return this.#try();
+  }
+
+  /** Whether the slot is ours to run, or can be when our turn comes. @throws FingerprintMismatchError */
   #mayRun(found: Verdict): boolean {
-    const { rerun } = this.plan.options;
-    if (found.state === "free" || found.state === "expired") return found.state === "free";
-    if (found.state === "done") return rerun === "if_failed" && found.run.failed;
-    return rerun !== "never";
+    const { plan } = this;
+    const { fingerprint } = plan.options;
+    const other = "mark" in found ? found.mark.fingerprint : undefined;
+    if (fingerprint !== undefined && other !== undefined && fingerprint !== other)
+      throw new FingerprintMismatchError(
+        plan.lock,
+        plan.what,
+        "mark" in found ? found.mark.owner : undefined,
+      );
+    return plan.mayRun(found);
   }
 
   /** A mark on a free slot is that of an attempt of ours, which has lost its entry. */
   #forget({ state, seen }: Verdict): void {
-    if (state !== "free" || seen.mark === 0n) return;
-    void undo(this.lease, this.plan, unchanged(this.plan.at, seen.mark));
+    if (state === "free" && seen.mark !== 0n) void this.#undoUnchanged(seen.mark);
+  }
+
+  #undoUnchanged(revision: bigint): Promise<void> {
+    return undoIf(this.lease, this.plan, unchanged(this.plan.at, revision));
   }
 
   /** Puts the mark under the hold. `seen`: as of the last check. Only the holder changes a mark, so this ends. */
   async #begin(hold: ExclusiveHoldHandle, entry: JoinedEntry, last: Seen): Promise<Outcome> {
-    const mark = this.plan.mark(this.lease, entry.key, entry.revision);
+    const { lease, plan } = this;
+    const mark = plan.mark(lease, entry.key, entry.revision);
     try {
       for (let seen = last; ;) {
-        const txn = beginTxn(this.plan, heldTxn(entry), { mark, seen });
-        const policy = { ...this.lease.policy(this.#what), again: this.#again };
-        const answer = await this.lease.services.client.txn(txn, policy);
+        const answer = await this.#withLeases((leases, onLeaseGone) => {
+          const txn = plan.beginTxn(heldTxn(entry), { mark, seen, leases });
+          return lease.services.client.txn(txn, {
+            ...lease.policy(this.#what),
+            again: this.#again,
+            ...onLeaseGone,
+          });
+        });
         // The process may have been suspended before it read the answer: another call may have run the slot meanwhile.
-        if (this.lease.over) throw this.lease.signal.reason;
+        if (lease.over) throw lease.signal.reason;
         if (answer.succeeded) return { claim: { hold, mark, lowest: lowestOf(answer) } };
         const verdict = await this.#judge(hold, entry, answer);
         if (verdict.state === "running") return { claim: { hold, mark, lowest: undefined } };
@@ -139,17 +198,17 @@ export class SlotWaiter implements TurnWaiter<Outcome> {
         seen = verdict.seen;
       }
     } catch (error) {
-      abandon(this.lease, this.plan, { hold, mark });
+      abandon(lease, plan, { hold, mark });
       throw error;
     }
   }
 
   /** "running": an unanswered attempt of ours has put the mark. */
-  async #judge(hold: ExclusiveHoldHandle, entry: JoinedEntry, { ranges }: TxnAnswer): Promise<Verdict> {
-    const own = ranges[0]?.kvs[0];
+  async #judge(hold: ExclusiveHoldHandle, entry: JoinedEntry, answer: TxnAnswer): Promise<Verdict> {
+    const own = answer.ranges[0]?.kvs[0];
     if (own && entry.is(own)) {
-      const all = verdictOf(this.plan, ranges, undefined);
-      return all.state === "running" ? all : verdictOf(this.plan, ranges, this.plan.id);
+      const all = this.plan.verdict(answer, undefined);
+      return all.state === "running" ? all : this.plan.verdict(answer, this.plan.id);
     }
     hold.keyDeleted();
     await hold.explained;
@@ -163,8 +222,23 @@ export class SlotWaiter implements TurnWaiter<Outcome> {
 }
 
 /** Nothing has run: the slot is free again, and then the lock. */
-export function abandon(lease: Lease, plan: SlotPlan, { hold, mark }: Omit<Claim, "lowest">): void {
-  void undo(lease, plan, markIs(plan, mark)).then(() => hold.release().catch(() => undefined));
+export function abandon(lease: Lease, plan: Plan, { hold, mark }: Omit<Claim, "lowest">): void {
+  void undo(lease, plan, mark).then(() => hold.release().catch(() => undefined));
+}
+
+const undo = (lease: Lease, plan: Plan, mark: Mark): Promise<void> =>
+  undoIf(lease, plan, markIs(plan.at, mark));
+
+/** Deletes the mark of a run that has not begun. Never rejects: with the session, the slot counts as lost. */
+async function undoIf(lease: Lease, { at, path, text }: Plan, when: Compare): Promise<void> {
+  const txn: Txn = {
+    queues: [path],
+    compare: [when],
+    success: [{ kind: "delete", ...at }],
+    failure: [],
+  };
+  const policy = { ...lease.policy(`give back ${text}`), untilConfirmed: true };
+  await lease.inFlight.track(lease.services.client.txn(txn, policy)).catch(() => undefined);
 }
 
 const isUnmarked = ({ seen }: Verdict): boolean => seen.mark === 0n && seen.oldMark === 0n;

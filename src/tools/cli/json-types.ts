@@ -251,7 +251,7 @@ export interface OnceJson {
   readonly name: string;
   readonly slot: number;
   /** As in `OnceResult`. */
-  readonly reason: "done" | "running" | "lost" | "expired" | "held";
+  readonly reason: "done" | "running" | "lost" | "expired" | "held" | "missed";
   /** The owner of the other run; missing if it is not known, as are the two below. */
   readonly owner?: string;
   /** ISO 8601: when that run began, by its own clock. */

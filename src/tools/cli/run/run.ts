@@ -271,6 +271,7 @@ const TEXTS = {
   lost: "was begun, but its run was lost",
   expired: "is older than the slots whose records are kept",
   held: "is skipped, because another client holds the lock",
+  missed: "was missed",
 } as const;
 
 function notRun(

@@ -9,9 +9,12 @@ afterAll(() => lease.abandon());
 const work = () => undefined;
 
 const SLOT = "a whole number from 0 to 9007199254740991";
+const TEXT = "a well-formed string that is not empty";
 const BAD_SLOTS = [
   wrongType("slot", SLOT, undefined),
-  wrongType("slot", SLOT, "1", '"1"'),
+  outOfRange("slot", TEXT, "", '""'),
+  outOfRange("slot", TEXT, "\ud800", '"\\ud800"'),
+  outOfRange("slot", "at most 1024 bytes with its name, percent-encoded", "/".repeat(341), '"1025 of them"'),
   wrongType("slot", SLOT, new Date(0), "an object (Date)"),
   wrongType("slot", SLOT, 1n, "1n"),
   outOfRange("slot", SLOT, -1),

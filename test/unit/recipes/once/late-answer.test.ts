@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { SlotWaiter } from "../../../../src/recipes/once/claim.js";
-import { SlotPlan } from "../../../../src/recipes/once/marks.js";
+import { SlotPlan } from "../../../../src/recipes/once/slots.js";
 import type { Txn } from "../../../../src/etcd/port.js";
 import { settle } from "../../../support/fakes/fake-clock.js";
 import { FakeCluster } from "../../../support/fakes/fake-connection.js";
@@ -17,8 +17,9 @@ const putsOf = ({ success }: Txn) =>
 function world() {
   const cluster = new FakeCluster();
   const lease = cluster.lease(TTL_SECONDS);
-  const options = { rerun: "never", keep: 10, skips: false } as const;
-  const plan = new SlotPlan("jobs", 1, { services: lease.services, options });
+  const none = { keepsResult: false, fingerprint: undefined };
+  const options = { rerun: "never", ifRunning: "skip", skips: false, ...none } as const;
+  const plan = new SlotPlan("jobs", 1, { services: lease.services, options, keep: 10 });
   const { granted } = new SlotWaiter(lease, plan, { kind: "mutex" });
   const txn = async (n: number) => {
     await settle();
@@ -39,7 +40,7 @@ test("a claim whose answer is read after the deadline is void: another call may 
 
   // The queue is not empty, so the call joins it, and holds when its join is answered.
   const oldest = { kvs: [keyValue({ key: "jobs/1" })], more: false, count: 1 };
-  await answer(0, { succeeded: false, ranges: [NOTHING, NOTHING, NOTHING, oldest] });
+  await answer(0, { succeeded: false, ranges: [NOTHING, NOTHING, oldest, NOTHING] });
   const [entry] = putsOf((await txn(1)).request as Txn);
   const own = keyValue({ key: String(entry?.key), createRevision: header.revision, leaseId: lease.leaseId });
   await answer(1, { succeeded: true, ranges: [undefined, { kvs: [own], more: false, count: 1 }] });
@@ -57,7 +58,7 @@ test("a claim whose key is known to be gone when its answer is read is void: the
   lease.services.watches.shownGone(String(entry?.key), revision + 1n);
   await answer(0, { succeeded: true, ranges: [undefined, undefined, NOTHING] });
   const own = keyValue({ key: plan.at.key, value: String(mark?.value), modRevision: revision });
-  const ranges = [NOTHING, NOTHING, { kvs: [own], more: false, count: 1 }, NOTHING];
+  const ranges = [NOTHING, { kvs: [own], more: false, count: 1 }, NOTHING, NOTHING];
   await answer(1, { succeeded: false, ranges });
   const compare = [{ kind: "modified at", key: plan.at.key, revision }];
   expect((await txn(2)).request).toMatchObject({ compare: expect.arrayContaining(compare) as unknown });

@@ -1,0 +1,89 @@
+// Leases for keys that outlive the process which puts them: nobody renews them, so that etcd deletes the keys by its own clock.
+import { LeaseExistsError, type Member } from "../../etcd/port.js";
+import { plainLease } from "../../keys.js";
+import type { EtcdServices } from "../../lock/session/connection.js";
+import { inOwnContext } from "../../base/util/own-context.js";
+import { settleWithin } from "../../base/util/settle.js";
+
+/** How long a key stays from its put on: at least so long, and up to an eighth longer, or at most so long, and up to an eighth shorter. */
+export interface Lifetime {
+  readonly ms: number;
+  readonly atLeast: boolean;
+}
+
+/** Keys that are put within this part of their lifetime share a lease: 10,000 keys of a day need eight. */
+const SHARED_PART = 1 / 8;
+const ANSWERS = ["quota", "lease exists"] as const;
+
+interface SharedLease {
+  readonly leaseId: bigint;
+  readonly granted: Promise<void>;
+  /** New keys may use it until then, by the monotonic clock of this process. */
+  until: number;
+}
+
+const known = new WeakMap<EtcdServices, MarkLeases>();
+
+/** Those of one cluster. */
+export class MarkLeases {
+  /** By their lifetime. */
+  readonly #shared = new Map<string, SharedLease>();
+
+  private constructor(private readonly services: EtcdServices) {}
+
+  static of(services: EtcdServices): MarkLeases {
+    let leases = known.get(services);
+    if (leases === undefined) known.set(services, (leases = new MarkLeases(services)));
+    return leases;
+  }
+
+  /** One for each lifetime. The first call of an eighth of it sends a request. @throws the reason of an aborted `signal`. */
+  async for(lifetimes: readonly Lifetime[], signal: AbortSignal): Promise<readonly bigint[]> {
+    const shared = lifetimes.map((each) => this.#leaseFor(each));
+    for (const { granted } of shared) await this.#within(granted, signal);
+    return shared.map(({ leaseId }) => leaseId);
+  }
+
+  /** etcd has none of them any more: somebody has revoked it, or this process has stood still for long. */
+  forget(leases: readonly bigint[]): void {
+    for (const [key, { leaseId }] of this.#shared) if (leases.includes(leaseId)) this.#shared.delete(key);
+  }
+
+  #within(granted: Promise<void>, signal: AbortSignal): Promise<void> {
+    const onTimeout = (): Error => signal.reason as Error;
+    return settleWithin(granted, { signal, timeoutMs: undefined }, this.services, { onTimeout });
+  }
+
+  #leaseFor(lifetime: Lifetime): SharedLease {
+    const key = `${lifetime.atLeast} ${lifetime.ms}`;
+    const now = this.services.clock.monotonic();
+    const shared = this.#shared.get(key);
+    if (shared && now < shared.until) return shared;
+    for (const [each, { until }] of this.#shared) if (until <= now) this.#shared.delete(each);
+    const leaseId = plainLease(this.services.clock.randomId());
+    const made: SharedLease = {
+      leaseId,
+      granted: inOwnContext(() => this.#grant(leaseId, lifetime)),
+      until: Infinity,
+    };
+    this.#shared.set(key, made);
+    made.granted.then(
+      () => (made.until = now + SHARED_PART * lifetime.ms),
+      () => this.forget([leaseId]),
+    );
+    return made;
+  }
+
+  async #grant(leaseId: bigint, { ms, atLeast }: Lifetime): Promise<void> {
+    const { client, closed } = this.services;
+    const ttlSeconds = atLeast ? Math.ceil((ms * (1 + SHARED_PART)) / 1000) : Math.floor(ms / 1000);
+    const grant = (member: Member, options: Parameters<Member["grant"]>[2]): Promise<unknown> =>
+      member.grant(leaseId, ttlSeconds, options);
+    try {
+      await client.call(grant, { what: "grant a lease for marks", signal: closed, answers: ANSWERS });
+    } catch (error) {
+      // An attempt that stayed unanswered was executed.
+      if (!(error instanceof LeaseExistsError)) throw error;
+    }
+  }
+}

@@ -1,0 +1,118 @@
+import { EtcdRefusedError } from "../../errors.js";
+import { type KeyValue, LeaseNotFoundError, type Txn, type TxnAnswer } from "../../etcd/port.js";
+import { type CallPolicy, retry } from "../../etcd/retry.js";
+import type { Lock } from "../../lock/hold/hold.js";
+import { HeldScope } from "../../lock/hold/reentrancy.js";
+import type { Lease } from "../../lock/session/lease.js";
+import type { Claim } from "./claim.js";
+import { MarkLeases } from "./mark-leases.js";
+import { errorOf, keptOf, type Mark, parseMark, resultOf } from "./marks.js";
+import type { Plan } from "./plan.js";
+
+/** A claimed slot, from the grant until one transaction marks it as run and releases the lock. */
+export class SlotRun {
+  /** How the work has ended, for the mark. */
+  #end: Pick<Mark, "state" | "result" | "error"> = { state: "failed" };
+  /** Why etcd has rejected the mark. */
+  #rejected: Error | undefined;
+
+  constructor(
+    private readonly lease: Lease,
+    private readonly plan: Plan,
+    private readonly claim: Claim,
+  ) {}
+
+  get hold(): Claim["hold"] {
+    return this.claim.hold;
+  }
+
+  /** What `work` has returned, as those see it who get it from the mark. */
+  get result(): unknown {
+    return resultOf(this.#end.result ?? {});
+  }
+
+  /** @throws the error of `work`. @throws LockLostError when the lock was lost before the mark was put. */
+  run<T>(work: (lock: Lock) => T): Promise<Awaited<T>> {
+    const scope = new HeldScope(this.lease.services, this.claim.hold);
+    const marked = async (lock: Lock): Promise<Awaited<T>> => {
+      try {
+        const value = await work(lock);
+        const { keepsResult } = this.plan.options;
+        this.#end = { state: "done", ...(keepsResult && { result: keptOf(value, this.plan.what) }) };
+        return value;
+      } catch (error) {
+        this.#end = { state: "failed", error: errorOf(error) };
+        throw error;
+      }
+    };
+    return scope.enter(marked, () => this.#leave());
+  }
+
+  async #leave(): Promise<void> {
+    const { hold } = this.claim;
+    hold.refresh();
+    if (hold.signal.aborted) {
+      // Nothing else releases a lock that was held for too long.
+      void hold.release().catch(() => undefined);
+      await hold.explained;
+      throw hold.signal.reason;
+    }
+    await hold.releaseBy((leave, policy) => this.#leaveBy(leave, policy));
+    if (this.#rejected) throw this.#rejected;
+  }
+
+  /** One transaction deletes the entry and puts the mark. If etcd rejects the mark, the entry leaves without it. */
+  async #leaveBy(leave: Txn, policy: CallPolicy): Promise<TxnAnswer> {
+    const { lease, claim } = this;
+    const { clock } = lease.services;
+    const fence = claim.hold.revision.toString();
+    const mark: Mark = { ...claim.mark, ended: clock.date().toISOString(), fence, ...this.#end };
+    let doubted = false;
+    const onUnanswered = (): void => void (doubted = true);
+    const isRepeated = (): boolean => lease.services.path.requestsAreRepeated;
+    try {
+      const answer = await this.#putEnd(leave, mark, onUnanswered);
+      if (answer.succeeded) return answer;
+      return { ...answer, succeeded: isEnded(answer.ranges[0]?.kvs[0], mark.id, doubted || isRepeated()) };
+    } catch (error) {
+      lease.signal.throwIfAborted();
+      this.#rejected = error as Error;
+      const answer = await lease.services.client.txn(leave, { ...policy, onUnanswered });
+      return { ...answer, succeeded: answer.succeeded || doubted || isRepeated() };
+    }
+  }
+
+  /** etcd may reject a put for as long as its database is full. The lock is not held longer than one TTL for that. */
+  #putEnd(leave: Txn, mark: Mark, onUnanswered: () => void): Promise<TxnAnswer> {
+    const { lease, plan, claim } = this;
+    const { services, signal, ttlMs } = lease;
+    const { clock, client } = services;
+    const until = clock.monotonic() + ttlMs;
+    const marks = MarkLeases.of(services);
+    let leases: readonly bigint[] = [];
+    const put = async (): Promise<TxnAnswer> => {
+      leases = await marks.for(plan.lifetimes, signal);
+      const txn = plan.endTxn(leave, { mark, leases, lowest: claim.lowest });
+      // Only a lease of the mark can be gone: it puts with no other.
+      const policy = { ...lease.policy(`mark as run ${plan.text}`), onLeaseGone: undefined, onUnanswered };
+      return client.txn(txn, policy);
+    };
+    const failed = (error: unknown): void => {
+      const isGone = error instanceof LeaseNotFoundError;
+      if (isGone) marks.forget(leases);
+      const mayPass = isGone || error instanceof EtcdRefusedError;
+      if (!mayPass || clock.monotonic() >= until) throw error;
+    };
+    return retry(put, { clock, signal, failed });
+  }
+}
+
+/**
+ * Whether another attempt of this call has deleted the entry and put the mark: one that stayed unanswered, or one that a proxy has
+ * repeated. A run of a higher slot may have deleted that mark since, so a missing mark proves no loss.
+ */
+const isEnded = (kv: KeyValue | undefined, id: string, doubted: boolean): boolean => {
+  if (!kv) return doubted;
+  const mark = parseMark(kv);
+  return mark?.id === id && mark.state !== "started";
+};

@@ -19,6 +19,8 @@ export {
   type OnceResult,
   type OnceRun,
 } from "./recipes/once/once.js";
+export { catchUp, type CatchUpOptions, type CaughtUp, type Tick } from "./recipes/once/catch-up.js";
+export { share, type ShareOptions } from "./recipes/once/share.js";
 export type { OnceRecord } from "./recipes/once/history.js";
 export { shards, type Shards } from "./recipes/shards/shards.js";
 export type { ShardsOptions } from "./recipes/shards/options.js";

@@ -15,7 +15,8 @@ import { type GrantedLease, Lease } from "./lease.js";
 const OPEN_TIMEOUT_MS = 10_000;
 const GRANT_ANSWERS = ["quota", "lease exists"] as const;
 
-const defaultOwner = (): string => `${hostname()}:${process.pid}`;
+/** Of a session that was given none. */
+export const defaultOwner = (): string => `${hostname()}:${process.pid}`;
 
 /** Grants a lease and keeps it alive. After a failure or an abort, revokes in the background what etcd may have granted. */
 export async function openLease(

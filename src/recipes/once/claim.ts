@@ -33,6 +33,8 @@ export class SlotWaiter implements TurnWaiter<Outcome> {
   readonly granted: Promise<Outcome>;
   #waiter: Waiter | undefined;
   #runEnd: RunEnd | undefined;
+  /** The ID of the last run for whose end the call has waited. */
+  #awaited: string | undefined;
   #gaveUp = false;
   readonly #again = (): boolean => !this.#gaveUp;
 
@@ -144,7 +146,12 @@ export class SlotWaiter implements TurnWaiter<Outcome> {
   }
 
   /** Tries again when the run has ended: all who wait for it do so at the same time, and at most one of them takes over. */
-  async #afterRun({ entry, revision }: Extract<Verdict, { readonly state: "running" }>): Promise<Outcome> {
+  async #afterRun({
+    entry,
+    revision,
+    mark,
+  }: Extract<Verdict, { readonly state: "running" }>): Promise<Outcome> {
+    this.#awaited = mark.id;
     this.#runEnd = new RunEnd(this.lease, entry, revision);
     await this.#runEnd.ended;
     if (this.#gaveUp) throw new NotSentError("the caller gave up");
@@ -163,7 +170,9 @@ export class SlotWaiter implements TurnWaiter<Outcome> {
         plan.what,
         "mark" in found ? found.mark.owner : undefined,
       );
-    return plan.mayRun(found);
+    // A run for which this call has waited was for this call, too.
+    const isAnswer = plan.options.sharesFailures && found.state === "done" && found.mark.id === this.#awaited;
+    return !isAnswer && plan.mayRun(found);
   }
 
   /** A mark on a free slot is that of an attempt of ours, which has lost its entry. */

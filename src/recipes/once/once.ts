@@ -1,17 +1,11 @@
-import { acquire, assertNoDeadlock, type Acquirer } from "../../lock/hold/acquire.js";
-import { type AcquireTarget, traceAcquire } from "../../lock/hold/events.js";
 import type { Lock } from "../../lock/hold/hold.js";
 import { checkFunction, checkName } from "../../base/options/check.js";
-import type { CheckedQueueWait } from "../../base/options/lock.js";
 import { leaseSourceOf, type SessionSource } from "../../lock/session/cluster.js";
 import type { LockOptions, QueueWaitOptions } from "../../lock/session/session-options.js";
-import { acquireChannel } from "../../base/telemetry/channels.js";
-import { abandon, type Outcome, SlotWaiter } from "./claim.js";
 import { history } from "./history.js";
 import { checkOnce, checkSlot, checkText } from "./options.js";
 import { type OnceError, type OnceRun, resultOf } from "./marks.js";
-import type { Plan, Verdict } from "./plan.js";
-import { SlotRun } from "./run.js";
+import { claimed, type NotRun, SlotRun } from "./run.js";
 import { SlotPlan, TextPlan } from "./slots.js";
 
 export type { OnceError, OnceRun } from "./marks.js";
@@ -155,8 +149,6 @@ export async function once<T>(
 
 once.history = history;
 
-export type NotRun = Exclude<Verdict, { readonly state: "free" }> | { readonly state: "held" };
-
 const resultFor = (found: NotRun): Extract<OnceResult<never>, { readonly ran: false }> => ({
   ran: false,
   reason: found.state,
@@ -171,40 +163,3 @@ function replyOf<T>(found: NotRun): OnceReply<T> {
   if (run.failed) return { status: "failed", error: run.error ?? unknown, run };
   return { status: "done", result: resultOf(mark.result ?? {}) as T, replayed: true, run };
 }
-
-/** The slot to run, or why it must not be. Only for a channel with subscribers is the call published. */
-export async function claimed(
-  target: AcquireTarget,
-  plan: Plan,
-  wait: CheckedQueueWait,
-): Promise<SlotRun | NotRun> {
-  const by = claiming(plan);
-  const claim = (each: AcquireTarget): Promise<SlotRun | NotRun> => {
-    wait.signal?.throwIfAborted();
-    if (plan.options.skips) assertNoDeadlock(each);
-    return acquire(each, wait, by);
-  };
-  if (!acquireChannel.hasSubscribers) return claim(target);
-  const call = { tries: plan.options.skips, signal: wait.signal };
-  let found: SlotRun | NotRun | undefined;
-  await traceAcquire(target, call, async (traced) => {
-    found = await claim(traced);
-    return found instanceof SlotRun ? found.hold : undefined;
-  });
-  return found as SlotRun | NotRun;
-}
-
-/** Waits until the slot is claimed, or must not be run. */
-const claiming = (plan: Plan): Acquirer<AcquireTarget, Outcome, SlotRun | NotRun> => ({
-  join: (lease, target) => new SlotWaiter(lease, plan, target),
-  made(outcome, target, lease) {
-    if ("refusal" in outcome) return outcome.refusal;
-    outcome.claim.hold.started(target);
-    return new SlotRun(lease, plan, outcome.claim);
-  },
-  unwanted(outcome, _target, lease) {
-    if ("claim" in outcome) abandon(lease, plan, outcome.claim);
-  },
-  // Claims the slot at once, or not at all: it has no place in a queue, and no holder to report.
-  ...(plan.options.skips && plan.options.ifRunning !== "wait" && { tried: () => `claim ${plan.text}` }),
-});

@@ -16,6 +16,8 @@ export interface PlanOptions {
   /** The call does not wait while another holder has the lock. */
   readonly skips: boolean;
   readonly keepsResult: boolean;
+  /** A call that has waited for a run gets its failure, too, even if it may run the slot again. */
+  readonly sharesFailures?: boolean;
   /** SHA-256 of what the user gave. */
   readonly fingerprint: string | undefined;
 }

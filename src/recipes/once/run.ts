@@ -1,13 +1,57 @@
 import { EtcdRefusedError } from "../../errors.js";
 import { type KeyValue, LeaseNotFoundError, type Txn, type TxnAnswer } from "../../etcd/port.js";
 import { type CallPolicy, retry } from "../../etcd/retry.js";
+import type { CheckedQueueWait } from "../../base/options/lock.js";
+import { acquireChannel } from "../../base/telemetry/channels.js";
+import { acquire, assertNoDeadlock, type Acquirer } from "../../lock/hold/acquire.js";
+import { type AcquireTarget, traceAcquire } from "../../lock/hold/events.js";
 import type { Lock } from "../../lock/hold/hold.js";
 import { HeldScope } from "../../lock/hold/reentrancy.js";
 import type { Lease } from "../../lock/session/lease.js";
-import type { Claim } from "./claim.js";
+import { abandon, type Claim, type Outcome, SlotWaiter } from "./claim.js";
 import { MarkLeases } from "./mark-leases.js";
 import { errorOf, keptOf, type Mark, parseMark, resultOf } from "./marks.js";
-import type { Plan } from "./plan.js";
+import type { Plan, Verdict } from "./plan.js";
+
+/** Why a slot must not be run. */
+export type NotRun = Exclude<Verdict, { readonly state: "free" }> | { readonly state: "held" };
+
+/** The slot to run, or why it must not be. Only for a channel with subscribers is the call published. */
+export async function claimed(
+  target: AcquireTarget,
+  plan: Plan,
+  wait: CheckedQueueWait,
+): Promise<SlotRun | NotRun> {
+  const by = claiming(plan);
+  const claim = (each: AcquireTarget): Promise<SlotRun | NotRun> => {
+    wait.signal?.throwIfAborted();
+    if (plan.options.skips) assertNoDeadlock(each);
+    return acquire(each, wait, by);
+  };
+  if (!acquireChannel.hasSubscribers) return claim(target);
+  const call = { tries: plan.options.skips, signal: wait.signal };
+  let found: SlotRun | NotRun | undefined;
+  await traceAcquire(target, call, async (traced) => {
+    found = await claim(traced);
+    return found instanceof SlotRun ? found.hold : undefined;
+  });
+  return found as SlotRun | NotRun;
+}
+
+/** Waits until the slot is claimed, or must not be run. */
+const claiming = (plan: Plan): Acquirer<AcquireTarget, Outcome, SlotRun | NotRun> => ({
+  join: (lease, target) => new SlotWaiter(lease, plan, target),
+  made(outcome, target, lease) {
+    if ("refusal" in outcome) return outcome.refusal;
+    outcome.claim.hold.started(target);
+    return new SlotRun(lease, plan, outcome.claim);
+  },
+  unwanted(outcome, _target, lease) {
+    if ("claim" in outcome) abandon(lease, plan, outcome.claim);
+  },
+  // Claims the slot at once, or not at all: it has no place in a queue, and no holder to report.
+  ...(plan.options.skips && plan.options.ifRunning !== "wait" && { tried: () => `claim ${plan.text}` }),
+});
 
 /** A claimed slot, from the grant until one transaction marks it as run and releases the lock. */
 export class SlotRun {

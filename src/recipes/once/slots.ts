@@ -35,6 +35,11 @@ export class MarkSpace {
     return this.#at(`=${encoded}`);
   }
 
+  /** Of a value that is shared: neither a slot nor a text. */
+  shared(part: "run" | "value" | "fresh"): MarkKey {
+    return this.#at(`*${part}`);
+  }
+
   floor(slot: number): MarkKey {
     return this.#at(`-${digits(slot)}`);
   }
@@ -49,9 +54,19 @@ export class MarkSpace {
     return { ...this.#at("-"), end: `${this.#base}:`, limit: MAX_DELETED + 1, keysOnly: true };
   }
 
-  /** The marks of slots from `first` on. */
-  slotsFrom(first: number): Range {
-    return { ...this.mark(first), end: `${this.#base}:` };
+  /** Where the floor is, if there is one. */
+  floors(): Range {
+    return { ...this.#at("-"), end: `${this.#base}.`, limit: 1, keysOnly: true };
+  }
+
+  /** The slot of a floor: those up to it have expired. */
+  floorOf(key: string): number {
+    return Number(key.slice(this.#base.length + 1));
+  }
+
+  /** The marks of all slots. */
+  slots(): { readonly key: string; readonly end: string } {
+    return { key: `${this.#base}0`, end: `${this.#base}:` };
   }
 
   /** The marks of all slots and texts, without the floor. */

@@ -35,7 +35,9 @@ const living = async (key: string): Promise<string[]> =>
 
 /** A computation that goes on until it is told to end. */
 function slow<T>() {
-  let [end, fail, begin] = [(_: T): void => {}, (_: Error): void => {}, (): void => {}];
+  let end!: (value: T) => void;
+  let fail!: (error: Error) => void;
+  let begin!: () => void;
   const ended = new Promise<T>((resolve, reject) => ([end, fail] = [resolve, reject]));
   const begun = new Promise<void>((resolve) => (begin = resolve));
   return { begun, end, fail, compute: () => (begin(), ended) };

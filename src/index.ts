@@ -12,6 +12,7 @@ export { lead, type LeadOptions } from "./recipes/election/lead.js";
 export { lockName } from "./lock-name.js";
 export { type ShutdownOptions, untilShutdown } from "./shutdown.js";
 export {
+  type KeepingOnceOptions,
   once,
   type OnceError,
   type OnceOptions,

@@ -2,10 +2,14 @@
 import { LeaseExistsError, type Member } from "../../etcd/port.js";
 import { plainLease } from "../../keys.js";
 import type { EtcdServices } from "../../lock/session/connection.js";
+import type { Moment } from "../../base/util/clock.js";
 import { inOwnContext } from "../../base/util/own-context.js";
 import { settleWithin } from "../../base/util/settle.js";
 
-/** How long a key stays from its put on: at least so long, and up to an eighth longer, or at most so long, and up to an eighth shorter. */
+/**
+ * How long a key stays from the time on at which its put is sent: at least so long, and up to an eighth longer, or 5 s if that is more; or
+ * at most so long, and up to an eighth shorter.
+ */
 export interface Lifetime {
   readonly ms: number;
   readonly atLeast: boolean;
@@ -13,14 +17,22 @@ export interface Lifetime {
 
 /** Keys that are put within this part of their lifetime share a lease: 10,000 keys of a day need eight. */
 const SHARED_PART = 1 / 8;
+/** Requests may take so long: the grant, and then the put. */
+const REQUESTS_MS = 5000;
 const ANSWERS = ["quota", "lease exists"] as const;
 
 interface SharedLease {
   readonly leaseId: bigint;
   readonly granted: Promise<void>;
-  /** New keys may use it until then, by the monotonic clock of this process. */
-  until: number;
+  /** When it was asked for. */
+  readonly since: Moment;
+  /** New keys may use it for so long after that: Infinity until it is granted. */
+  sharedMs: number;
 }
+
+/** etcd goes on while this machine is suspended. */
+const passedMs = (since: Moment, now: Moment): number =>
+  Math.max(now.monotonic - since.monotonic, now.suspend - since.suspend);
 
 const known = new WeakMap<EtcdServices, MarkLeases>();
 
@@ -56,19 +68,21 @@ export class MarkLeases {
 
   #leaseFor(lifetime: Lifetime): SharedLease {
     const key = `${lifetime.atLeast} ${lifetime.ms}`;
-    const now = this.services.clock.monotonic();
     const shared = this.#shared.get(key);
-    if (shared && now < shared.until) return shared;
-    for (const [each, { until }] of this.#shared) if (until <= now) this.#shared.delete(each);
+    const since = this.services.clock.now();
+    if (shared && passedMs(shared.since, since) < shared.sharedMs) return shared;
+    for (const [each, old] of this.#shared)
+      if (passedMs(old.since, since) >= old.sharedMs) this.#shared.delete(each);
     const leaseId = plainLease(this.services.clock.randomId());
     const made: SharedLease = {
       leaseId,
       granted: inOwnContext(() => this.#grant(leaseId, lifetime)),
-      until: Infinity,
+      since,
+      sharedMs: Infinity,
     };
     this.#shared.set(key, made);
     made.granted.then(
-      () => (made.until = now + SHARED_PART * lifetime.ms),
+      () => (made.sharedMs = SHARED_PART * lifetime.ms),
       () => this.forget([leaseId]),
     );
     return made;
@@ -76,7 +90,9 @@ export class MarkLeases {
 
   async #grant(leaseId: bigint, { ms, atLeast }: Lifetime): Promise<void> {
     const { client, closed } = this.services;
-    const ttlSeconds = atLeast ? Math.ceil((ms * (1 + SHARED_PART)) / 1000) : Math.floor(ms / 1000);
+    const ttlSeconds = atLeast
+      ? Math.ceil((ms + Math.max(ms * SHARED_PART, REQUESTS_MS)) / 1000)
+      : Math.floor(ms / 1000);
     const grant = (member: Member, options: Parameters<Member["grant"]>[2]): Promise<unknown> =>
       member.grant(leaseId, ttlSeconds, options);
     try {

@@ -37,20 +37,24 @@ export interface OnceOptions extends QueueWaitOptions, LockOptions {
    * How long marks are kept. For slots that are numbers, `{ slots }` or a number: marks of so many slots, those with the highest
    * numbers, 1..100000; a slot that is not higher than one whose mark was deleted has expired, and is never run. If the calls of a name
    * differ, the lowest value applies. For slots that are strings, `{ ms }`, 1000 to 366 days: the mark stays for so long from its last
-   * change on, by the clock of etcd, and up to an eighth longer; then the slot is as new.
+   * change on, by the clock of etcd, and up to an eighth or 5 s longer; then the slot is as new.
    * @default 1000 slots, and 24 hours
    */
   readonly keep?: number | { readonly slots: number } | { readonly ms: number } | undefined;
-  /**
-   * "keep": what `work` returns is kept with the mark, and given to later calls of the slot: bytes, or its JSON, of at most 65,536 bytes.
-   * The call then resolves with an `OnceReply`. If the result can't be kept, the run has failed, with a ResultNotKeptError.
-   */
-  readonly result?: "keep" | undefined;
   /**
    * What the request consists of, or its hash. A call with another one for the same slot is another request: it runs nothing, gets no
    * result, and rejects with a FingerprintMismatchError. Not compared if one of the two has none.
    */
   readonly fingerprint?: string | Uint8Array | undefined;
+}
+
+/** The options of a call that keeps the result. */
+export interface KeepingOnceOptions extends OnceOptions {
+  /**
+   * "keep": what `work` returns is kept with the mark, and given to later calls of the slot: bytes, or its JSON, of at most 65,536 bytes.
+   * The call then resolves with an `OnceReply`. If the result can't be kept, the run has failed, with a ResultNotKeptError.
+   */
+  readonly result: "keep";
 }
 
 /** Whether `work` has run, and if not, why. */
@@ -113,7 +117,7 @@ export async function once<T>(
   name: string,
   slot: number | string,
   work: (lock: Lock) => T | PromiseLike<T>,
-  options: OnceOptions & { readonly result: "keep" },
+  options: KeepingOnceOptions,
 ): Promise<OnceReply<T>>;
 // eslint-disable-next-line max-params -- public: the options come last, as everywhere
 export async function once<T>(
@@ -121,7 +125,7 @@ export async function once<T>(
   name: string,
   slot: number | string,
   work: (lock: Lock) => T | PromiseLike<T>,
-  options?: OnceOptions & { readonly result?: undefined },
+  options?: OnceOptions,
 ): Promise<OnceResult<T>>;
 // eslint-disable-next-line max-params -- public: the options come last, as everywhere
 export async function once<T>(
@@ -129,7 +133,7 @@ export async function once<T>(
   name: string,
   slot: number | string,
   work: (lock: Lock) => T | PromiseLike<T>,
-  options?: OnceOptions,
+  options?: OnceOptions | KeepingOnceOptions,
 ): Promise<OnceResult<T> | OnceReply<T>> {
   const leases = leaseSourceOf(source);
   checkName(name);

@@ -117,7 +117,9 @@ export class SlotRun {
     try {
       const answer = await this.#putEnd(leave, mark, onUnanswered);
       if (answer.succeeded) return answer;
-      return { ...answer, succeeded: isEnded(answer.ranges[0]?.kvs[0], mark.id, doubted || isRepeated()) };
+      // A run of a higher slot may have deleted the mark. One that expires proves nothing.
+      const mayBeGone = (doubted || isRepeated()) && this.plan.lifetimes.length === 0;
+      return { ...answer, succeeded: isEnded(answer.ranges[0]?.kvs[0], mark.id, mayBeGone) };
     } catch (error) {
       lease.signal.throwIfAborted();
       this.#rejected = error as Error;
@@ -153,10 +155,10 @@ export class SlotRun {
 
 /**
  * Whether another attempt of this call has deleted the entry and put the mark: one that stayed unanswered, or one that a proxy has
- * repeated. A run of a higher slot may have deleted that mark since, so a missing mark proves no loss.
+ * repeated. `mayBeGone`: a missing mark proves no loss.
  */
-const isEnded = (kv: KeyValue | undefined, id: string, doubted: boolean): boolean => {
-  if (!kv) return doubted;
+const isEnded = (kv: KeyValue | undefined, id: string, mayBeGone: boolean): boolean => {
+  if (!kv) return mayBeGone;
   const mark = parseMark(kv);
   return mark?.id === id && mark.state !== "started";
 };

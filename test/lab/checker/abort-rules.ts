@@ -36,8 +36,8 @@ function rejectedLate(facts: Facts, { p, id, lock, aborted, outcome }: Call): Fi
  * the places that have outlived their time must not outnumber the calls that may still have one.
  */
 function stayedInQueue(facts: Facts): Finding[] {
-  // The members of a group of shards stand in queues without calls of their users.
-  if (facts.memberKeys.length > 0) return [];
+  // The members of a group of shards stand in queues without calls of their users, and callers of `once` don't say when they join.
+  if (facts.memberKeys.length > 0 || facts.steps.results.length > 0) return [];
   const overdue = facts.placeOf
     .values()
     .filter(

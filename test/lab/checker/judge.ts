@@ -24,6 +24,7 @@ import {
   workIsAwaited,
   worksOneByOne,
 } from "./shard-rules.js";
+import { answersAreKept, marksEnd, runsOnce } from "./result-rules.js";
 import { keptPlaceLeavesWhenWanted } from "./sticky-rules.js";
 import { holderIsToldOfWaiters } from "./wanted-rules.js";
 import { noLostWakeUp } from "./waking.js";
@@ -51,6 +52,7 @@ const RULES = {
       I27: shardsSettle,
       I28: viewsAreTrue,
     },
+    ...{ I29: answersAreKept, I30: runsOnce, I31: marksEnd },
     crash: noCrash,
   },
 } satisfies Record<string, Rule>;

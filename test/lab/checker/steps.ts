@@ -10,6 +10,7 @@ export class Steps {
   readonly wanted: history.Wanted[] = [];
   readonly works: (history.WorkRun | history.WorkRan | history.Moved)[] = [];
   readonly settled: history.Settled[] = [];
+  readonly results: (history.Asked | history.Answered | history.Worked | history.SettledWork)[] = [];
   readonly viewed: history.Viewed[] = [];
   readonly observations: (history.Observed | history.Unobserved)[] = [];
   readonly stalls: history.Stall[] = [];
@@ -45,6 +46,12 @@ export class Steps {
       case "ran":
       case "moved":
         this.works.push(step);
+        break;
+      case "asked":
+      case "answered":
+      case "worked":
+      case "settled-work":
+        this.results.push(step);
         break;
       case "settled":
         this.settled.push(step);

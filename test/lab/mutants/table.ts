@@ -2,6 +2,7 @@
 import { t1, t2, type Hunt, type Mutant, type Patch } from "./mutant.js";
 import { OTHERS } from "./others.js";
 import { REFUSALS } from "./refusals.js";
+import { RESULTS } from "./results.js";
 import { SHARDS } from "./shards.js";
 import { TRANSPORT } from "./transport.js";
 
@@ -477,4 +478,11 @@ const MUTEX: readonly Mutant[] = [
   },
 ];
 
-export const MUTANTS: readonly Mutant[] = [...MUTEX, ...OTHERS, ...REFUSALS, ...TRANSPORT, ...SHARDS];
+export const MUTANTS: readonly Mutant[] = [
+  ...MUTEX,
+  ...OTHERS,
+  ...REFUSALS,
+  ...TRANSPORT,
+  ...SHARDS,
+  ...RESULTS,
+];

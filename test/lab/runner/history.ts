@@ -105,6 +105,38 @@ export interface Moved extends OnHold {
   /** Its member is closing. false: for less than its `drainMs`. */
   readonly drained?: boolean;
 }
+/** A call of `once` with a string, or of `share`, whose slot is "*". */
+export interface Asked extends OnHold {
+  readonly k: "asked";
+  readonly slot: string;
+  readonly rerun: "never" | "if_lost" | "if_failed";
+  readonly fingerprint?: string;
+}
+/** What it was told: the status of its reply, or the code of its error. */
+export interface Answered extends OnHold {
+  readonly k: "answered";
+  readonly slot: string;
+  readonly status: string;
+  /** The run that has returned the result. */
+  readonly value?: string;
+}
+/** The work of a call began, under the hold `id`. */
+export interface Worked extends OnHold {
+  readonly k: "worked";
+  readonly slot: string;
+  readonly token: bigint;
+  /** The `id` of the call. */
+  readonly ask: number;
+  readonly rerun: Asked["rerun"];
+}
+/** It ended, without any other trouble. */
+export interface SettledWork extends OnHold {
+  readonly k: "settled-work";
+  readonly slot: string;
+  readonly token: bigint;
+  readonly ask: number;
+  readonly fails: boolean;
+}
 /** Who owns which shard at a revision, as a member sees it: fences with commas. */
 export interface Viewed extends At {
   readonly k: "viewed";
@@ -207,6 +239,7 @@ export interface Crash extends At {
 export type Step =
   | (Invoke | Outcome | Abort | Claim | End | Asks | Wanted | Observed | Unobserved)
   | (WorkRun | WorkRan | Moved | Told | Settled | Viewed)
+  | (Asked | Answered | Worked | SettledWork)
   | (Stall | Nemesis | Leftovers | Crash);
 
 /** One event of etcd, as the observer's watch reported it. */
@@ -265,6 +298,8 @@ export interface Run {
   readonly delayKeys?: readonly ServerEvent[];
   /** Events of the keys of members of groups, which `server` leaves out, too. */
   readonly memberKeys?: readonly ServerEvent[];
+  /** Events of the marks of `once` and `share`. */
+  readonly marks?: readonly ServerEvent[];
   /** Of all clients, in the order of time. Only a simulated run knows them. */
   readonly sights?: readonly Sight[];
   readonly setting: Setting;

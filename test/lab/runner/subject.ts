@@ -24,7 +24,7 @@ const LOCK_KINDS = [
 /** What a lane calls for. */
 export type LockKind = (typeof LOCK_KINDS)[number];
 /** What the lanes of a run can acquire. */
-export const SUBJECTS = [...LOCK_KINDS, "shards"] as const;
+export const SUBJECTS = [...LOCK_KINDS, "shards", "results"] as const;
 export type Of = (typeof SUBJECTS)[number];
 
 /** Users of a semaphore with different limits, as during the rollout of a new limit. */

@@ -40,6 +40,13 @@ const GROUP: Hints = {
   faults: ["kill-holder", "delete-key", "link-slow", "link-cut"],
 };
 
+/** Callers that ask for the same results, and faults by which runs are lost. */
+const ASKED: Hints = {
+  ...{ of: "results", processes: 3, lanes: 2, names: 1, calls: Infinity, requests: 600 },
+  ...{ ttlSeconds: 3, seconds: 30, ...OFTEN, quiet: 0.05 },
+  faults: ["kill-holder", "delete-key", "link-slow", "link-lose-answers", "link-lossy", "suspend-holder"],
+};
+
 /** Mutants that the simulation cannot show: it has no sockets of Node.js, whose events carry an async context. */
 export const UNSIMULATED: ReadonlySet<string> = new Set(["context-inherited", "live-parent-revoked"]);
 
@@ -174,4 +181,15 @@ export const MUTANT_HUNTS: Readonly<Record<string, Ground>> = {
     faults: ["link-cut", "compact", "delete-key"],
   }),
   "writes-reordered": at({ ...OVER, faults: ["delete-key"] }),
+  "result-without-its-mark": at(ASKED),
+  "missing-mark-taken-for-expired": at({
+    ...ASKED,
+    ttlSeconds: 2,
+    gapMs: [50, 500],
+    faults: ["link-lose-answers", "suspend-holder"],
+  }),
+  "replay-of-another-fingerprint": at(ASKED),
+  "expired-mark-believed": at({ ...ASKED, processes: 1, lanes: 3 }),
+  "told-done-before-the-result": at(ASKED),
+  "lost-run-repeated": at(ASKED),
 };

@@ -58,6 +58,8 @@ export function registerCalls(history: readonly Step[]): RegisterCall[] {
     if (!("id" in step) || step.k === "end" || step.k === "abort") continue;
     if (step.k === "asks" || step.k === "wanted") continue;
     if (step.k === "run" || step.k === "ran" || step.k === "moved") continue;
+    if (step.k === "asked" || step.k === "answered" || step.k === "worked" || step.k === "settled-work")
+      continue;
     const of = `${step.p}#${step.id}`;
     const invoked = last.get(of);
     if (step.k !== "invoke" && step.k !== "claim" && (step.f === "read" || step.f === "write"))

@@ -8,6 +8,7 @@ import {
   shortOf,
   swarmOf,
   withCrashes,
+  withResults,
   withShards,
   withSticky,
   withWanted,
@@ -30,6 +31,8 @@ export interface Choice {
   readonly sticky: boolean;
   /** Members of groups share out shards. */
   readonly shards: boolean;
+  /** Callers of `once` and `share` keep results. */
+  readonly results: boolean;
   readonly only: readonly number[] | undefined;
   readonly processes: number | undefined;
   /** A name in the table of the lab, if the build is a mutant. */
@@ -37,17 +40,28 @@ export interface Choice {
 }
 
 /** The options of the command that are set for all seeds. */
-export const KINDS = ["short", "transport", "workers", "crashes", "wanted", "sticky", "shards"] as const;
+export const KINDS = [
+  "short",
+  "transport",
+  "workers",
+  "crashes",
+  "wanted",
+  "sticky",
+  "shards",
+  "results",
+] as const;
 
 export function settingOf(seed: number, choice: Choice): SimOptions {
-  const { build, short, transport, workers, crashes, wanted, sticky, shards, only, processes } = choice;
+  const { build, short, transport, workers, crashes, wanted, sticky, shards, results, only, processes } =
+    choice;
   const chosen = (short ? shortOf : swarmOf)(String(seed));
   const carried = transport ? overTransport(chosen) : chosen;
   const renewed = workers ? withWorkers(carried) : carried;
   const crashed = crashes ? withCrashes(renewed) : renewed;
   const told = wanted ? withWanted(crashed) : crashed;
   const kept = sticky ? withSticky(told) : told;
-  const swarm = shards ? withShards(kept) : kept;
+  const shared = shards ? withShards(kept) : kept;
+  const swarm = results ? withResults(shared) : shared;
   return { ...swarm, build, only, processes: processes ?? swarm.processes };
 }
 

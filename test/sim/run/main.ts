@@ -20,6 +20,7 @@ const USAGE = `npm run sim -- [options]
   --wanted      holders listen for waiters
   --sticky      the keys of locks may stay with their sessions after a release
   --shards      members of a group share out shards, work on them, and come and go
+  --results     callers of once and share keep results, and give them to one another
   --live        each run is judged during the run as well, and ends when a violation is noticed
   --jobs N      that many processes at once, each with a part of the seeds; prints each part and the total
   --record FILE with --jobs: adds a row for each part to a table, and omits the parts that are in it
@@ -42,6 +43,7 @@ interface Flags {
   readonly wanted: boolean;
   readonly sticky: boolean;
   readonly shards: boolean;
+  readonly results: boolean;
   readonly live: boolean;
   readonly only: readonly number[] | undefined;
   readonly processes: number | undefined;
@@ -70,6 +72,7 @@ async function main(): Promise<void> {
         wanted: flag,
         sticky: flag,
         shards: flag,
+        results: flag,
         live: flag,
         jobs: text,
         record: text,

@@ -14,7 +14,9 @@ import type { SimOptions } from "./sim-run.js";
 import { TRANSPORT_FAULTS } from "./transport-faults.js";
 
 const LATER: readonly Of[] = ["reentrant", "leader", "weblock"];
-const FIRST = SUBJECTS.filter((of) => of !== "once" && of !== "shards" && !LATER.includes(of));
+const FIRST = SUBJECTS.filter(
+  (of) => of !== "once" && of !== "shards" && of !== "results" && !LATER.includes(of),
+);
 
 const VERSIONS: readonly SimVersion[] = ["3.4", "3.5", "3.6", "3.7"];
 
@@ -133,6 +135,17 @@ export function withShards(setting: Omit<SimOptions, "build">): Omit<SimOptions,
   };
 }
 const SHARD_REQUESTS = 600;
+
+/** The same run of callers of `once` and `share`, which keep results. */
+export function withResults(setting: Omit<SimOptions, "build">): Omit<SimOptions, "build"> {
+  const random = new Random(setting.seed).fork("results");
+  return {
+    ...{ ...setting, of: "results", sticky: false, wanted: false, processes: 2 + random.int(4) },
+    ...{ names: 1 + random.int(2), lanes: random.pick([1, 2, 4]), calls: Infinity },
+    ...{ requests: setting.requests && RESULT_REQUESTS, seconds: Math.max(20, setting.seconds) },
+  };
+}
+const RESULT_REQUESTS = 400;
 
 /** Holders with long leases make no calls: only their streams can notice that a member is cut off. */
 const patient = (random: Random) => ({

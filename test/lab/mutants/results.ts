@@ -1,0 +1,78 @@
+// The rules of results that are kept, broken on purpose.
+import type { Mutant } from "./mutant.js";
+
+export const RESULTS: readonly Mutant[] = [
+  {
+    name: "result-without-its-mark",
+    wrong: "gives a result to the caller whose lock was gone before the mark with it was put",
+    patches: [
+      {
+        file: "recipes/once/run.js",
+        from: "succeeded: isEnded(answer.ranges[0]?.kvs[0], mark.id, mayBeGone) };",
+        to: "succeeded: true };",
+      },
+    ],
+  },
+  {
+    name: "missing-mark-taken-for-expired",
+    wrong: "takes a mark that was never put for one that has expired since",
+    patches: [
+      {
+        file: "recipes/once/run.js",
+        from: "(doubted || isRepeated()) && this.plan.lifetimes.length === 0;",
+        to: "doubted || isRepeated();",
+      },
+    ],
+  },
+  {
+    name: "replay-of-another-fingerprint",
+    wrong: "compares the key of a request alone",
+    patches: [
+      {
+        file: "recipes/once/claim.js",
+        from: "if (fingerprint !== undefined && other !== undefined && fingerprint !== other)",
+        to: "if (fingerprint !== undefined && other === undefined && fingerprint === other)",
+      },
+    ],
+  },
+  {
+    name: "expired-mark-believed",
+    wrong: "remembers what it has read, and gives it out when etcd has it no longer",
+    patches: [
+      {
+        file: "recipes/once/plan.js",
+        from: "const mark = last && (parseMark(last) ?? {});",
+        to: `const memory = (globalThis.leaseholdMarks ??= new Map());
+        const mark = last ? (parseMark(last) ?? {}) : memory.get(this.at.key);
+        memory.set(this.at.key, mark?.state === "done" ? mark : undefined);`,
+      },
+      {
+        file: "recipes/once/plan.js",
+        from: 'if (state === "free" || !last || !mark ||',
+        to: 'if (state === "free" || !mark ||',
+      },
+    ],
+  },
+  {
+    name: "told-done-before-the-result",
+    wrong: "tells a call that waits that all is done when the run has left its queue, and reads nothing",
+    patches: [
+      {
+        file: "recipes/once/claim.js",
+        from: "        this.lease.assertOpen();\n        return this.#try();",
+        to: '        return { refusal: { state: "done", run: { failed: false }, mark: { ...mark, state: "done" } } };',
+      },
+    ],
+  },
+  {
+    name: "lost-run-repeated",
+    wrong: "runs a slot again whose run was lost, without being asked to",
+    patches: [
+      {
+        file: "recipes/once/plan.js",
+        from: 'return rerun !== "never";',
+        to: "return true;",
+      },
+    ],
+  },
+];

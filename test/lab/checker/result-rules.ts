@@ -1,7 +1,7 @@
 // The promises of `once` with strings and of `share`, judged by etcd's record of the marks and of the queues: what a call was told must have
 // been there while it asked.
 import { createHash } from "node:crypto";
-import type { Answered, Asked, ServerEvent, Worked } from "../runner/history.js";
+import type { Answered, Asked, ServerEvent, SettledWork, Worked } from "../runner/history.js";
 import { KEEP_MS } from "../runner/result-lane.js";
 import { at, ms, type Facts, type Finding, type Rule } from "./facts.js";
 import { grouped } from "./grouped.js";
@@ -81,13 +81,24 @@ function dialogsOf({ steps }: Facts): Dialog[] {
 }
 
 /** I29: what a call is told was in etcd while it asked, and belongs to a request with no other fingerprint. */
-export const answersAreKept: Rule = (facts) =>
-  dialogsOf(facts).flatMap(({ asked, answered }): Finding[] => {
-    const wrong = wrongAnswer(facts, { asked, answered });
+export const answersAreKept: Rule = (facts) => {
+  const dialogs = dialogsOf(facts);
+  return dialogs.flatMap(({ asked, answered }): Finding[] => {
+    const first = asked.slot === "*" ? firstOf(dialogs, asked) : asked;
+    const wrong = wrongAnswer(facts, { asked: { ...asked, t: first.t }, answered });
     const { p, id, status, value = "" } = answered;
     const what = `${p}#${id} was told ${status} ${value} of ${keyOf(asked)} ${at(facts, answered.t)}`;
     return wrong === undefined ? [] : [{ text: `${what}, ${wrong}` }];
   });
+};
+
+/** The calls of a process for a shared value that are under way together share what the first of them has read. */
+const firstOf = (dialogs: readonly Dialog[], { p, lock, slot, t }: Asked): Asked =>
+  (
+    dialogs.find(
+      ({ asked, answered }) => asked.p === p && asked.lock === lock && asked.slot === slot && answered.t >= t,
+    ) as Dialog
+  ).asked;
 
 function wrongAnswer(facts: Facts, { asked, answered }: Dialog): string | undefined {
   const { status, value } = answered;
@@ -186,19 +197,25 @@ function wrongBefore(facts: Facts, { before, mark, event }: State, step: Worked)
 }
 
 /**
- * A mark is kept for its time from the end of the work on, or from its begin if that has not ended. One whose work has not begun is
+ * A mark is kept for its time from the end of the work on, or from the call on if that has not ended. One whose work has not begun is
  * given back.
  */
 function goneTooSoon(facts: Facts, before: State, step: Worked): string | undefined {
+  if (facts.sights.length === 0) return undefined;
   const fence = fenceOf(before);
-  const last = facts.steps.results.findLast(
-    (other) =>
-      (other.k === "worked" || (other.k === "settled-work" && before.mark.state !== "started")) &&
-      keyOf(other) === keyOf(step) &&
-      other.token === fence,
+  const isIts = (other: Worked | SettledWork): boolean =>
+    keyOf(other) === keyOf(step) && other.token === fence;
+  const { results } = facts.steps;
+  const work = results.find((other) => other.k === "worked" && isIts(other));
+  if (work?.k !== "worked") return undefined;
+  const isEnded = before.mark.state !== "started";
+  const since = results.find((other) =>
+    isEnded
+      ? other.k === "settled-work" && isIts(other)
+      : other.k === "asked" && other.p === work.p && other.id === work.ask,
   );
-  if (last === undefined || facts.sights.length === 0) return undefined;
-  const keptMs = Number(before.to - last.t) / 1e6;
+  if (since === undefined) return undefined;
+  const keptMs = Number(before.to - since.t) / 1e6;
   return keptMs < KEEP_MS - EARLY_MS
     ? `though its mark was kept for ${keptMs.toFixed(0)} ms only`
     : undefined;

@@ -308,8 +308,9 @@ class ShardGroup {
     );
     const next = queue.find(({ leaseId }, n) => n > place && this.view.memberOf(leaseId) !== undefined);
     if (place !== -1 && next) this.#move(own, this.view.memberOf(next.leaseId)?.member.id);
-    // This member leaves, and nobody is there who could take it.
-    else if (to === undefined && this.#state === "draining") this.#move(own, undefined);
+    // The group knows that this member leaves, and nobody is there who could take it. If the view doesn't show this member, all may be there.
+    else if (to === undefined && this.view.memberOf(lease.leaseId)?.member.state === "draining")
+      this.#move(own, undefined);
   }
 
   /** A few at a time: each is without work for as long as the hand-over of all that move with it takes. */

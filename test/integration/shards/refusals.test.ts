@@ -1,7 +1,8 @@
 // A member of a group whose puts etcd refuses.
+import { once } from "node:events";
 import { setTimeout as delay } from "node:timers/promises";
 import { expect, test } from "vitest";
-import { connect, shards } from "../../../src/index.js";
+import { connect, ShardMovedError, shards } from "../../../src/index.js";
 import { delayLeaseOf } from "../../../src/keys.js";
 import { placesOf } from "../../support/clients/server-view.js";
 import { spaceAlarm } from "../../support/fixtures/space-alarm.js";
@@ -62,4 +63,38 @@ test("a member whose session can join no more queues hands its shards over, and 
 
   await expect.poll(places, PATIENCE).toHaveLength(2 * COUNT);
   expect(await leases()).not.toContain(lease);
+});
+
+test("a member that is to be replaced keeps its shards until the group knows, also after others have deleted its key", async () => {
+  const name = "refused/drain";
+  const { member } = two.etcd;
+  await using cluster = connect({ hosts: member.endpoint });
+  const [moved, refused]: [number[], (number | undefined)[]] = [[], []];
+  const onRetry = (_error: unknown, _delayMs: number, shard?: number) => void refused.push(shard);
+  const saysRefused = () => refused.filter((shard) => shard === undefined).length;
+  const options = { count: COUNT, settleMs: 0, ttlSeconds: 3, releaseDelayMs: 1000, onRetry };
+  await shards(cluster, name, options, async ({ id, signal }) => {
+    await once(signal, "abort");
+    if (signal.reason instanceof ShardMovedError) moved.push(id);
+  });
+  const places = () => placesOf(member, `${name}/shard`);
+  await expect.poll(places, PATIENCE).toHaveLength(2 * COUNT);
+  const [own] = await placesOf(member, `${name}/members`);
+  const lease = own?.leaseId ?? 0n;
+
+  await spaceAlarm(member, "ACTIVATE");
+  await two.etcd.etcdctl(["lease", "revoke", delayLeaseOf(lease).toString(16)]);
+  const [first] = await places();
+  await two.etcd.etcdctl(["del", first?.key ?? ""]);
+  await expect.poll(saysRefused, PATIENCE).toBeGreaterThan(0);
+  await two.etcd.etcdctl(["del", own?.key ?? ""]);
+  const before = saysRefused();
+  await expect.poll(saysRefused, PATIENCE).toBeGreaterThan(before + 1);
+  expect(moved).toEqual([]);
+  expect(await places()).toHaveLength(COUNT - 1);
+
+  await spaceAlarm(member, "DEACTIVATE");
+  await expect.poll(places, PATIENCE).toHaveLength(2 * COUNT);
+  expect(moved.toSorted()).toEqual([1, 2, 3]);
+  expect((await places()).map(({ leaseId }) => leaseId)).not.toContain(lease);
 });

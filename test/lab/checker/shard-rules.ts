@@ -93,7 +93,8 @@ function letGoAt(facts: Facts, hold: Hold): bigint | undefined {
 
 /**
  * I26: a shard moves only when another member's entry stands in its queue. A member that leaves lets go when `drainMs` are over, or if
- * nobody could take it.
+ * nobody could take it. If its place had gone before, it lets nothing go: it has not yet heard of that. A release under the work is
+ * judged by I25.
  */
 export const neverFreeBetweenOwners: Rule = (facts) =>
   facts.steps.works.flatMap((step): Finding[] => {
@@ -102,6 +103,7 @@ export const neverFreeBetweenOwners: Rule = (facts) =>
     if (place === undefined) return [];
     // Only the record of a simulated run is dated when things happen.
     const exact = facts.sights.length > 0;
+    if (exact && (place.deletedSeen ?? FOREVER) <= step.t) return [];
     const next = (facts.places.get(step.lock) ?? []).filter(
       ({ create, lease, seen, deletedSeen = FOREVER }) =>
         create > place.create &&
@@ -119,9 +121,21 @@ export const neverFreeBetweenOwners: Rule = (facts) =>
     ];
   });
 
-/** It has told the group so: its session can join no more queues, and is replaced. */
-const isDraining = (facts: Facts, { lock, t }: Moved, { lease }: Place): boolean =>
-  membersAt(facts, lock.split("/shard/")[0] ?? "", t).some((each) => each.draining && each.lease === lease);
+/**
+ * It has told the group so: its session can join no more queues, and is replaced. If somebody has deleted its key since, it may not know
+ * that yet.
+ */
+function isDraining({ memberKeys }: Facts, { lock, t }: Moved, { lease }: Place): boolean {
+  const [group = ""] = lock.split("/shard/");
+  const last = memberKeys.findLast(
+    (event) =>
+      event.type === "PUT" &&
+      event.lease === lease &&
+      event.tSeen <= t &&
+      event.key.startsWith(`${group}/members/`),
+  );
+  return last !== undefined && memberIn(last).draining;
+}
 
 /** Another member has been there for long enough to be seen, and is still. */
 function couldBeTaken(facts: Facts, { p, lock, t }: Moved, { lease }: Place): boolean {

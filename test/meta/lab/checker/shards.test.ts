@@ -14,6 +14,11 @@ interface Course {
   /** When the work of w1 is told to stop, and when it has settled. */
   readonly moved?: number;
   readonly ran?: number;
+  /** When w1 lets its lock go. */
+  readonly released?: number;
+  /** What the key of w1 says, and when somebody deletes it. */
+  readonly state?: string;
+  readonly deleted?: number;
   readonly drained?: boolean;
   /** When the work of w1 has begun once more. */
   readonly again?: number;
@@ -24,8 +29,8 @@ interface Course {
   readonly alone?: boolean;
 }
 
-const member = (declines: readonly number[] = []) => ({
-  ...{ capacity: 1, state: "active" },
+const member = (declines: readonly number[] = [], state = "active") => ({
+  ...{ capacity: 1, state },
   shards: { count: 1, declines },
 });
 
@@ -35,6 +40,9 @@ function course(given: Course = {}): Story {
     joined = 10,
     moved = 20,
     ran = 30,
+    released = 31,
+    state,
+    deleted,
     drained,
     again,
     held = true,
@@ -45,7 +53,7 @@ function course(given: Course = {}): Story {
   const of = { p: "w1", id: 1, lock: SHARD, token: 12n } as const;
   const at = (t: number, p: string) => ({ t: ns(t), p, lock: GROUP });
   const story = new Story()
-    .put(0, 10, `${GROUP}/members/w1`, member())
+    .put(0, 10, `${GROUP}/members/w1`, member([], state))
     .put(0.1, 11, `${GROUP}/members/w2`, member(alone ? [0] : []))
     .heard(0, "w1", 1, "lock/other")
     .put(1, 12, `${SHARD}/w1`, { owner: "w1/0" })
@@ -53,15 +61,18 @@ function course(given: Course = {}): Story {
     .grant(2, "w1", 1, 12, { lock: SHARD, key: `${SHARD}/w1` })
     .tell({ k: "run", t: ns(2.1), ...of, owner: "w1/0", held });
   if (!alone) story.put(joined, 21, `${SHARD}/w2`, { owner: "w2/0" });
+  if (deleted !== undefined) story.del(deleted, 13, `${GROUP}/members/w1`);
   story.tell({ k: "moved", t: ns(moved), ...of, ...(drained !== undefined && { drained }) });
   story.tell({ k: "ran", t: ns(ran), ...of });
   if (again !== undefined) story.tell({ k: "run", t: ns(again), ...of, id: 2, owner: "w1/0", held });
   return story
-    .tell({ k: "end", t: ns(31), ...of, reason: "released" })
-    .del(32, 22, `${SHARD}/w1`)
+    .tell({ k: "end", t: ns(released), ...of, reason: "released" })
+    .del(released + 1, 22, `${SHARD}/w1`)
     .tell({ k: "viewed", ...at(50, "w2"), rev: BigInt(rev), fences })
     .tell({ k: "settled", ...at(60, "w2"), count: 1, fences: alone ? "" : "21" });
 }
+
+const LATE = { joined: 2025, moved: 2020, ran: 2030, drained: false };
 
 function broken(label: Label, given?: Course): number {
   const run = course(given).run();
@@ -79,7 +90,11 @@ it.each([
   ["I26, for nobody stood there yet", { joined: 25 }, 1],
   ["I26, for its member had drained", { joined: 25, drained: true }, 0],
   ["I26, for its member left, and the other one had just come", { joined: 25, drained: false }, 0],
-  ["I26, for its member left too early", { joined: 2025, moved: 2020, ran: 2030, drained: false }, 1],
+  ["I26, for its member left too early", { ...LATE, released: 2031 }, 1],
+  ["I26, for its place had gone before", LATE, 0],
+  ["I26, for its session is replaced", { joined: 25, state: "draining" }, 0],
+  ["I26, for it had said so before its key was deleted", { joined: 25, state: "draining", deleted: 15 }, 0],
+  ["I26, for its key was deleted before it said so", { joined: 25, deleted: 15 }, 1],
   ["I27", {}, 0],
   ["I27, for those that could take it don't", { alone: true }, 1],
   ["I28", {}, 0],

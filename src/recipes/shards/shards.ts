@@ -306,7 +306,10 @@ class ShardGroup {
       ({ leaseId, createRevision }) =>
         leaseId === lease.leaseId && (fence === undefined || createRevision === fence),
     );
-    const next = queue.find(({ leaseId }, n) => n > place && this.view.memberOf(leaseId) !== undefined);
+    // A join that was sent twice may have left another entry of this member.
+    const next = queue.find(
+      ({ leaseId }, n) => n > place && leaseId !== lease.leaseId && this.view.memberOf(leaseId) !== undefined,
+    );
     if (place !== -1 && next) this.#move(own, this.view.memberOf(next.leaseId)?.member.id);
     // The group knows that this member leaves, and nobody is there who could take it. If the view doesn't show this member, all may be there.
     else if (to === undefined && this.view.memberOf(lease.leaseId)?.member.state === "draining")

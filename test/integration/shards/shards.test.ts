@@ -253,6 +253,25 @@ test("of the works that begin together, none does when the one before it has use
   expect(late).toEqual([]);
 }, 60_000);
 
+test("an entry of its own, from a request that came late, is no next owner for a member", async () => {
+  const name = "late";
+  await using group = new Group(name, { count: 2 });
+  const work = new HeldWork();
+  await group.start("a", {}, work.run);
+  await group.balanced({ a: 2 });
+  for (const { key, leaseId } of await placesOf(etcd.member, `${name}/shard`))
+    await etcd.etcdctl([
+      "put",
+      `--lease=${leaseId.toString(16)}`,
+      `${key}-9`,
+      '{"owner":"a","since":"2030-01-01T00:00:00.000Z","id":"late"}',
+    ]);
+  await group.start("b");
+  await expect.poll(() => work.reasons, PATIENCE).toHaveLength(1);
+  expect(work.reasons[0]).toMatchObject({ to: "b" });
+  for (const settle of work.settle) settle();
+});
+
 test("keys that others have deleted are put again", async () => {
   await using group = new Group("deleted", { count: 4 });
   const a = await group.start("a");

@@ -1,7 +1,9 @@
 import { delayedBy } from "../../../src/keys.js";
+import type { ServerEvent } from "../runner/history.js";
 import { type Hold, readingsOf } from "./calls.js";
 import { type Facts, nameOf, type Rule } from "./facts.js";
-import { BREATH } from "./troubles.js";
+import type { Place } from "./places.js";
+import { BREATH, DETECTION } from "./troubles.js";
 
 /** Another client has deleted it. */
 const TAKEN_BY = ["delete-key", "delete-keys", "purge"];
@@ -21,7 +23,8 @@ export const delayAfterCrash: Rule = (facts) =>
 /**
  * After the end of a holder's lease its delay key stays for the delay, and nobody behind it is granted an exclusive hold before its
  * end. A release deletes both in one revision. An etcd that is disturbed may delete both keys late and together: the delay then counts
- * from the last claim. `lateMs`: so late may the observer have seen an end.
+ * from the last claim. A leader that goes on after a pause may revoke both leases of a session that lives. `lateMs`: so late may the
+ * observer have seen an end.
  */
 export function followedInDelay(facts: Facts, lateMs: number): readonly string[] {
   const { setting, delayKeys, placeOf, holds } = facts;
@@ -44,7 +47,8 @@ export function followedInDelay(facts: Facts, lateMs: number): readonly string[]
     const late =
       deletedSeen > claimed + ttl + LATE && facts.troubles.deletesLate({ from: claimed, to: deletedSeen });
     const gapMs = Number(freed.tSeen - (late ? claimed : deletedSeen)) / 1e6;
-    const early = gapMs + lateMs < releaseDelayMs ? [`${nameOf(hold)} was followed after ${gapMs} ms`] : [];
+    const isEarly = gapMs + lateMs < releaseDelayMs && !revokedBoth(facts, place, freed);
+    const early = isEarly ? [`${nameOf(hold)} was followed after ${gapMs} ms`] : [];
     const isNext = (other: Hold): boolean => other.lock === hold.lock && other.create > hold.create;
     const until = freed.tSeen - BigInt(Math.round(lateMs * 1e6));
     const next = holds.filter(
@@ -52,4 +56,24 @@ export function followedInDelay(facts: Facts, lateMs: number): readonly string[]
     );
     return [...early, ...next.map((other) => `${nameOf(other)} was granted in the delay of ${nameOf(hold)}`)];
   });
+}
+
+const PAUSES = /^(pause|slow-disk)-/;
+
+/**
+ * etcd has revoked both leases of a holder at once, because a member has gone on after a pause that was longer than the delay: if it led, it
+ * takes living leases for expired (etcd#15247). No client can help that.
+ */
+function revokedBoth({ early, setting, troubles }: Facts, place: Place, freed: ServerEvent): boolean {
+  const { deletedSeen = 0n } = place;
+  if (early.get(place)?.known !== false || freed.tSeen - deletedSeen > BREATH) return false;
+  const delay = BigInt(setting.releaseDelayMs ?? 0) * 1_000_000n;
+  return troubles.faults.some(
+    ({ fault, target, from, to }) =>
+      PAUSES.test(fault) &&
+      /^m\d/.test(target) &&
+      to - from >= delay &&
+      to <= deletedSeen &&
+      deletedSeen <= to + DETECTION,
+  );
 }

@@ -1,8 +1,9 @@
 import { expect, it } from "vitest";
 import { complaints } from "../../../lab/checker/complaints.js";
-import type { Label } from "../../../lab/checker/judge.js";
+import { judge, type Label } from "../../../lab/checker/judge.js";
 import { held, lost, robbed } from "../../../lab/checker/losses.js";
 import { goodStory, Story } from "../../../lab/checker/story.js";
+import { splitEvents } from "../../../lab/runner/delay-keys.js";
 import * as good from "./stories.js";
 
 const { a, b, permits, proclaim, reader, writer } = good;
@@ -344,4 +345,24 @@ it("I9 excuses an early revocation by an etcd of three members, until it has set
   expect(complaints("I9", revoked(8000), { members: 3 })).toEqual([]);
   expect(complaints("I9", revoked(8300), { members: 3 })).not.toEqual([]);
   expect(complaints("I9", revoked(100), { members: 1 })).not.toEqual([]);
+});
+
+it("I19 excuses both leases of a holder that a leader revokes after a pause of more than the delay, and no more", () => {
+  const [key, delayKey] = ["lock/a/4000000000000a00", "lock/a/4000000000000a01"];
+  const followed = (pausedFrom: number, members = 3) => {
+    const story = new Story()
+      .ask(0, "w1", 1, 10, { key })
+      .put(0, 10, delayKey, { owner: "w1/own" })
+      .grant(1, "w1", 1, 10, { key })
+      .claim(4990, "w1", 1, 10)
+      .hindered(pausedFrom, 5000)
+      .del(5010, 11, key)
+      .del(5011, 12, delayKey)
+      .end(5020, "w1", 1, "revoked");
+    const run = story.run({ members, releaseDelayMs: 1000 });
+    return judge({ ...run, ...splitEvents(run.server) }, ["I19"]).violations.I19 ?? [];
+  };
+  expect(followed(3900)).toEqual([]);
+  expect(followed(4100)).not.toEqual([]);
+  expect(followed(3900, 1)).not.toEqual([]);
 });

@@ -3,6 +3,7 @@ import type { ServerEvent } from "../runner/history.js";
 import { type Hold, readingsOf } from "./calls.js";
 import { type Facts, nameOf, type Rule } from "./facts.js";
 import type { Place } from "./places.js";
+import { FOREVER } from "./spans.js";
 import { BREATH, DETECTION } from "./troubles.js";
 
 /** Another client has deleted it. */
@@ -42,6 +43,10 @@ export function followedInDelay(facts: Facts, lateMs: number): readonly string[]
     const { deleted, deletedSeen } = place ?? {};
     if (!freed || deleted === undefined || deletedSeen === undefined) return [];
     if (freed.rev === deleted || took.has(deleted) || hold.releasing !== undefined) return [];
+    // Its client lives, has been told that its key is gone, and removes the delay key: it can't know that its lease was revoked.
+    const told = hold.ends[0]?.t ?? FOREVER;
+    if (revoked.has(deleted) && told <= freed.tSeen && facts.troubles.killedAt(hold.p) > freed.tSeen)
+      return [];
     const claimed = readingsOf(hold).findLast(({ held }) => held)?.t ?? hold.granted;
     const { ttl } = facts.troubles;
     const late =
@@ -61,7 +66,7 @@ export function followedInDelay(facts: Facts, lateMs: number): readonly string[]
 const PAUSES = /^(pause|slow-disk)-/;
 
 /**
- * etcd has revoked both leases of a holder at once, because a member has gone on after a pause that was longer than the delay: if it led, it
+ * etcd has revoked both leases of a holder at once, because a member goes on after a pause that was longer than the delay: if it led, it
  * takes living leases for expired (etcd#15247). No client can help that.
  */
 function revokedBoth({ early, setting, troubles }: Facts, place: Place, freed: ServerEvent): boolean {
@@ -72,8 +77,7 @@ function revokedBoth({ early, setting, troubles }: Facts, place: Place, freed: S
     ({ fault, target, from, to }) =>
       PAUSES.test(fault) &&
       /^m\d/.test(target) &&
-      to - from >= delay &&
-      to <= deletedSeen &&
+      from + delay <= deletedSeen &&
       deletedSeen <= to + DETECTION,
   );
 }

@@ -3,6 +3,7 @@ import { complaints } from "../../../lab/checker/complaints.js";
 import { judge, type Label } from "../../../lab/checker/judge.js";
 import { held, lost, robbed } from "../../../lab/checker/losses.js";
 import { goodStory, Story } from "../../../lab/checker/story.js";
+import type { Setting } from "../../../lab/runner/history.js";
 import { splitEvents } from "../../../lab/runner/delay-keys.js";
 import * as good from "./stories.js";
 
@@ -350,7 +351,7 @@ it("I9 excuses an early revocation by an etcd of three members, until it has set
 describe("I19", () => {
   const [key, delayKey] = ["lock/a/4000000000000a00", "lock/a/4000000000000a01"];
   /** The two keys of a holder are deleted one right after the other, without the delay of one second. */
-  const followed = (add: (story: Story) => Story, members = 3) => {
+  const followed = (add: (story: Story) => Story, more: Partial<Setting> = {}) => {
     const story = new Story()
       .ask(0, "w1", 1, 10, { key })
       .put(0, 10, delayKey, { owner: "w1/own" })
@@ -358,7 +359,7 @@ describe("I19", () => {
       .claim(4990, "w1", 1, 10)
       .del(5010, 11, key)
       .del(5030, 12, delayKey);
-    const run = add(story).run({ members, releaseDelayMs: 1000 });
+    const run = add(story).run({ members: 3, releaseDelayMs: 1000, ...more });
     return judge({ ...run, ...splitEvents(run.server) }, ["I19"]).violations.I19 ?? [];
   };
 
@@ -366,7 +367,18 @@ describe("I19", () => {
     expect(followed((story) => story.hindered(3900, 5000))).toEqual([]);
     expect(followed((story) => story.hindered(3900, 6000))).toEqual([]);
     expect(followed((story) => story.hindered(4100, 5000))).not.toEqual([]);
-    expect(followed((story) => story.hindered(3900, 5000), 1)).not.toEqual([]);
+    expect(followed((story) => story.hindered(3900, 5000), { members: 1 })).not.toEqual([]);
+  });
+
+  it("excuses the renewals of a process that died, which a slow link has torn apart, and no more", () => {
+    const slow = { fault: "link-slow", effect: "hinders", target: "w0,w1" } as const;
+    const torn = (story: Story, to: number) => story.fault(1000, true, slow).fault(to, false, slow);
+    expect(followed((story) => torn(story, 2500).killed("w1", 4995))).toEqual([]);
+    expect(followed((story) => torn(story, 2400).killed("w1", 4995))).not.toEqual([]);
+    expect(followed((story) => torn(story, 2500).killed("w2", 4995))).not.toEqual([]);
+    expect(followed((story) => torn(story, 2500).killed("w1", 4995), { releaseDelayMs: 4000 })).not.toEqual(
+      [],
+    );
   });
 
   it("excuses a holder whose lease was revoked by hand, once it has been told, while it lives", () => {

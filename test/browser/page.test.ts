@@ -3,7 +3,7 @@ import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import type { Browser, Page } from "puppeteer-core";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
-import { connect, inspect, Mutex, Semaphore, Session, type Cluster } from "../../src/index.js";
+import { connect, inspect, Mutex, Semaphore, Session, shards, type Cluster } from "../../src/index.js";
 import { startEtcd, type EtcdCluster } from "../support/etcd/etcd.js";
 import { startCli } from "../support/programs/cli.js";
 import { startBrowser } from "../support/servers/browser.js";
@@ -141,6 +141,41 @@ describe("the page", () => {
     await tab.waitForSelector("#detail", { hidden: true });
     expect(await tab.evaluate("document.activeElement.textContent")).toBe("one/a");
     await (await waiting).release();
+    expect(complaints).toEqual([]);
+  });
+
+  test("shows the shards of a group by member over time, as a picture, a list and a table", async () => {
+    const options = { count: 6, settleMs: 0 };
+    const start = (owner: string) => shards(cluster, "group/feeds", { ...options, owner }, () => undefined);
+    const own = '<img src=x onerror="alert(1)">\u202e';
+    const first = await start(own);
+    await expect.poll(() => first.owned).toHaveLength(6);
+    const { url } = await serve({ prefix: "group/" });
+    const tab = await visit(`${url}#queue=${encodeURIComponent("group/feeds/members")}`);
+    const listed = () =>
+      tab.evaluate(`[...document.querySelectorAll(".shard-members li")].map((each) => each.innerText)`);
+    const shown = '<img src=x onerror="alert(1)">\\u202e';
+    await expect.poll(listed).toEqual([`1\n${shown}\n6 shards`]);
+    const lanes = () => tab.evaluate('document.querySelectorAll("#detail .owned").length');
+    expect(await lanes()).toBe(6);
+
+    const second = await start("web-2");
+    await expect.poll(listed).toEqual([`1\n${shown}\n3 shards`, "2\nweb-2\n3 shards"]);
+    expect(await lanes()).toBe(9);
+    expect(await tab.evaluate('document.querySelectorAll("#detail .owned.m1").length')).toBe(3);
+    const label = await tab.evaluate('document.querySelector("#detail .picture").getAttribute("aria-label")');
+    expect(label).toBe(
+      "6 shards of 2 members in the last 1 min: 3 moves. The table below has the same as text.",
+    );
+    await tab.click("#detail details:has(a) summary");
+    const owners = await tab.evaluate(
+      `[...document.querySelectorAll("#detail details:has(a) tbody tr")].map((row) => row.cells[1].textContent).sort()`,
+    );
+    expect(owners).toEqual([...Array<string>(3).fill(shown), ...Array<string>(3).fill("web-2")]);
+    await tab.click("#detail details:has(a) tbody a");
+    await expect.poll(() => textOf(tab, "#detail-title")).toBe("group/feeds/shard/0");
+    expect(await tab.evaluate('document.querySelector(".shard-members")')).toBeNull();
+    await Promise.all([first.close(), second.close()]);
     expect(complaints).toEqual([]);
   });
 

@@ -5,6 +5,7 @@ import { inOwnContext } from "../../base/util/own-context.js";
 import { encodeEvent, EventStream } from "./event-stream.js";
 import { Overview, Rows } from "./overview.js";
 import type { DetailMessage, Person } from "./protocol.js";
+import { shardPicture } from "./shard-picture.js";
 import { type BoardSetting, BoardSource, shortKey } from "./source.js";
 
 /** The most that one page object has. Each open tab has one stream, or two while it shows a queue. */
@@ -183,6 +184,7 @@ class Detail {
       holders: state.holders.map((holder) => personOf(holder, isIdle(holder))),
       waiters: state.waiters.map((waiter) => personOf(waiter, false)),
       problem: typeof found === "string" ? found : null,
+      shards: shardPicture(name, (each) => rows.history(each), now) ?? null,
     };
   }
 }

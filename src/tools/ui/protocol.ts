@@ -93,6 +93,27 @@ export interface Past {
   readonly end: HoldEnd | null;
 }
 
+/** A stretch of time in which a shard had one owner: an index into `members`, and its begin and end; null: it owns it now. */
+export type ShardSpan = readonly [member: number, from: number, to: number | null];
+
+/** Who has owned the shards of a group, as the server has seen it. */
+export interface ShardPicture {
+  /** The highest shard that has or had an owner, and one. */
+  readonly count: number;
+  /** The time that the picture shows, up to that of the message. */
+  readonly spanMs: number;
+  /** How often a shard had another owner than before in that time. */
+  readonly moves: number;
+  /** Those with the most shards first: the owners of their locks, cut if they are long. */
+  readonly members: readonly { readonly name: string; readonly shards: number }[];
+  /** All others together; in spans and loads, their index is the one after the last of `members`. */
+  readonly others: { readonly members: number; readonly shards: number };
+  /** By shard; null: there are too many. */
+  readonly lanes: readonly (readonly ShardSpan[])[] | null;
+  /** By member: how many shards it had at moments that lie equally far apart, the first at the begin of the picture and the last now. */
+  readonly loads: readonly (readonly number[])[] | null;
+}
+
 /** The event `detail`: one queue. */
 export interface DetailMessage {
   readonly now: number;
@@ -108,6 +129,8 @@ export interface DetailMessage {
   readonly perMinute: PerMinute;
   readonly countedSince: number;
   readonly problem: string | null;
+  /** null: it is no group of members, or the group has no shards. */
+  readonly shards: ShardPicture | null;
 }
 
 /** The body of `POST release`. */

@@ -2,6 +2,7 @@ import type { DetailMessage, Past, Person } from "../protocol.js";
 import { Connection } from "./connection.js";
 import { announce, byId, count, duration, kindOf, make, number, setText, shown, timeOfDay } from "./dom.js";
 import { People, type Scene } from "./people.js";
+import { ShardsByMember } from "./shards.js";
 import type { Store } from "./store.js";
 import { drawTimeline } from "./timeline.js";
 import { Trend } from "./trend.js";
@@ -39,6 +40,7 @@ export class Detail {
   );
   readonly #past = make("tbody");
   readonly #trend = new Trend();
+  readonly #shards = new ShardsByMember();
   #connection: Connection | undefined;
   #message: DetailMessage | undefined;
   #name: string | undefined;
@@ -49,7 +51,7 @@ export class Detail {
     this.#picture.setAttribute("role", "img");
     this.#section.append(
       make("div", { class: "detail-top" }, this.#title, close),
-      ...[this.#sub, this.#problem, this.#heading, this.#value, this.#people.holders],
+      ...[this.#sub, this.#problem, this.#shards.element, this.#heading, this.#value, this.#people.holders],
       ...[
         make("h3", {}, "Hand-overs"),
         this.#trend.element,
@@ -83,6 +85,7 @@ export class Detail {
       history: [],
       perMinute: [],
       countedSince: this.store.handOvers.countedSince,
+      shards: null,
     });
     this.#title.focus();
     this.#connection = new Connection(
@@ -123,6 +126,7 @@ export class Detail {
     setText(this.#value, shown(message.value ?? ""));
     this.#showHeadings(message, this.#people.show(scene));
     this.#trend.show(message, now);
+    this.#shards.show(message, now);
     this.#legend.hidden = !history.some(({ end }) => end === "lease ended");
     drawTimeline(this.#picture, history, now);
     showPast(this.#past, history, now);

@@ -1,14 +1,14 @@
 import type { Past } from "../protocol.js";
+import { spanFor } from "../span.js";
 import { count, draw, duration, shown } from "./dom.js";
 
-/** The spans of time that the picture may show, in seconds. */
-const SPANS = [30, 60, 120, 300, 600, 1800, 3600, 7200, 21_600, 86_400];
 const MAX_LANES = 8;
 const LANE = 24;
 const BAR = 14;
-const AXIS = 22;
+export const AXIS = 22;
 
-interface View {
+/** What all bars of a picture share. */
+export interface View {
   readonly now: number;
   readonly width: number;
   /** The width of the names. */
@@ -39,14 +39,13 @@ export function drawTimeline(svg: SVGSVGElement, history: readonly Past[], now: 
 
 function spanOf(history: readonly Past[], now: number): number {
   const oldest = Math.min(now, ...history.map(({ from }) => from));
-  const seconds = SPANS.find((span) => span * 1000 >= now - oldest) ?? SPANS.at(-1) ?? 0;
   // The latest holds of a long past matter.
   const latest = history.at(-6)?.from ?? oldest;
-  const needed = SPANS.find((span) => span * 1000 >= now - latest) ?? seconds;
-  return 1000 * Math.min(seconds, Math.max(needed, 60));
+  return Math.min(spanFor(now - oldest), Math.max(spanFor(now - latest), 60_000));
 }
 
-function gridOf({ width, label, spanMs }: View, height: number): SVGElement[] {
+/** The moments below a picture, with lines up to its top. */
+export function gridOf({ width, label, spanMs }: View, height: number): SVGElement[] {
   const bottom = height - AXIS + 4;
   return [0, 1, 2, 3, 4].flatMap((n) => {
     const x = label + ((width - label - 1) * n) / 4;
@@ -58,11 +57,14 @@ function gridOf({ width, label, spanMs }: View, height: number): SVGElement[] {
   });
 }
 
+/** Where a time is; what was before the picture begins is at its left edge. */
+export function xOf(time: number, { now, width, label, spanMs }: View): number {
+  return label + (Math.max(0, spanMs - (now - time)) * (width - label - 1)) / spanMs;
+}
+
 function barOf({ holder, from, to, end }: Past, lane: number, view: View): SVGElement[] {
-  const scale = (view.width - view.label - 1) / view.spanMs;
-  const at = (time: number): number => view.label + Math.max(0, view.spanMs - (view.now - time)) * scale;
   if ((to ?? view.now) < view.now - view.spanMs) return [];
-  const [x, right, y] = [at(from), at(to ?? view.now), lane * LANE + 4];
+  const [x, right, y] = [xOf(from, view), xOf(to ?? view.now, view), lane * LANE + 4];
   const look = `bar${to === null ? " present" : ""}${end === "lease ended" ? " lost" : ""}`;
   const box = { x, y, width: Math.max(2, right - x), height: BAR, rx: 3, class: look };
   const bar = draw("rect", box);
@@ -81,7 +83,7 @@ function summaryOf(history: readonly Past[], spanMs: number): string {
 }
 
 /** About as many characters as fit. The end of `host:pid` tells more than its middle. */
-function cut(text: string, width: number): string {
+export function cut(text: string, width: number): string {
   const most = Math.floor(width / 7);
   if (text.length <= most) return text;
   return `${text.slice(0, Math.ceil(most / 2) - 1)}…${text.slice(-Math.floor(most / 2))}`;

@@ -448,10 +448,15 @@ describe("axe-core", () => {
     // Either of them may have joined first.
     await Promise.race(waiting);
     await tab.waitForSelector("#rows .tag:not([hidden])");
+    const group = await shards(cluster, `${name}-group`, { count: 3, settleMs: 0 }, () => undefined);
     const findings: string[] = [];
-    for (const hash of ["", `#queue=${encodeURIComponent(name)}`]) {
-      await tab.goto(url + hash);
-      await tab.waitForSelector(hash ? "#detail .cross" : "#rows .tag:not([hidden])");
+    for (const [queue, shown] of [
+      [undefined, "#rows .tag:not([hidden])"],
+      [name, "#detail .cross"],
+      [`${name}-group/members`, "#detail .owned"],
+    ] as const) {
+      await tab.goto(queue === undefined ? url : `${url}#queue=${encodeURIComponent(queue)}`);
+      await tab.waitForSelector(shown);
       await tab.evaluate(AXE);
       const { violations } = (await tab.evaluate("axe.run(document)")) as { violations: Finding[] };
       for (const { id, impact, nodes } of violations)
@@ -460,7 +465,7 @@ describe("axe-core", () => {
       const overflow = await tab.evaluate("document.documentElement.scrollWidth - innerWidth");
       expect(Number(overflow)).toBeLessThanOrEqual(0);
     }
-    await Promise.all(waiting.map(async (lock) => (await lock).release()));
+    await Promise.all([group.close(), ...waiting.map(async (lock) => (await lock).release())]);
 
     expect(findings).toEqual([]);
   });

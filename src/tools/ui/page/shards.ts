@@ -72,7 +72,7 @@ export class ShardsByMember {
       this.#colors.set(name, color);
       return { style: `m${color}`, mark: String(color + 1), name: shown(name) };
     });
-    return [...looks, { style: "others", mark: "", name: count(others.members, "other member") }];
+    return [...looks, { style: "others", mark: "+", name: count(others.members, "other member") }];
   }
 
   #draw(shards: ShardPicture, { view, height, drawn }: Drawing): void {
@@ -151,9 +151,8 @@ function drawLoad(
   const ends = [`${view.label},${bottom}`, ...points, `${view.width - 1},${bottom}`];
   const area = draw("polygon", { points: ends.join(" "), class: `owned ${look.style}` });
   area.append(draw("title", {}, `${look.name}: ${count(load.at(-1) ?? 0, "shard")}`));
-  const mark = look.mark === "" ? "" : `${look.mark} `;
   const text = { x: 0, y: bottom - 10, class: "lane" };
-  return [area, draw("text", text, cut(`${mark}${look.name}`, view.label))];
+  return [area, draw("text", text, cut(`${look.mark} ${look.name}`, view.label))];
 }
 
 function tableOf(body: HTMLElement): HTMLElement {

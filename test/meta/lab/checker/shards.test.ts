@@ -25,6 +25,10 @@ interface Course {
   readonly held?: boolean;
   readonly fences?: string;
   readonly rev?: number;
+  /** The revision at which etcd is compacted before w2 sees that. */
+  readonly compacted?: number;
+  /** When w2 sees it. */
+  readonly viewed?: number;
   /** w2 declines the shard, and is no owner in the end. */
   readonly alone?: boolean;
 }
@@ -48,6 +52,8 @@ function course(given: Course = {}): Story {
     held = true,
     fences = "21",
     rev = 22,
+    compacted,
+    viewed = 50,
     alone,
   } = given;
   const of = { p: "w1", id: 1, lock: SHARD, token: 12n } as const;
@@ -65,10 +71,14 @@ function course(given: Course = {}): Story {
   story.tell({ k: "moved", t: ns(moved), ...of, ...(drained !== undefined && { drained }) });
   story.tell({ k: "ran", t: ns(ran), ...of });
   if (again !== undefined) story.tell({ k: "run", t: ns(again), ...of, id: 2, owner: "w1/0", held });
+  if (compacted !== undefined) {
+    const compact = { fault: "compact", effect: "hinders", target: String(compacted) } as const;
+    story.fault(40, true, compact).fault(40, false, compact);
+  }
   return story
     .tell({ k: "end", t: ns(released), ...of, reason: "released" })
     .del(released + 1, 22, `${SHARD}/w1`)
-    .tell({ k: "viewed", ...at(50, "w2"), rev: BigInt(rev), fences })
+    .tell({ k: "viewed", ...at(viewed, "w2"), rev: BigInt(rev), fences })
     .tell({ k: "settled", ...at(60, "w2"), count: 1, fences: alone ? "" : "21" });
 }
 
@@ -99,6 +109,9 @@ it.each([
   ["I27, for those that could take it don't", { alone: true }, 1],
   ["I28", {}, 0],
   ["I28, for it saw the older fence", { fences: "12" }, 1],
+  ["I28, for it saw the older fence, and the deletion was compacted", { fences: "12", compacted: 22 }, 0],
+  ["I28, for it saw the older fence, and another revision was compacted", { fences: "12", compacted: 21 }, 1],
+  ["I28, for it saw the older fence for too long", { fences: "12", compacted: 22, viewed: 20_000 }, 1],
   ["I28, for it saw the later one too early", { rev: 21 }, 1],
 ] as const)("%s: %j", (label, given, count) => {
   expect(broken(label.slice(0, 3) as Label, given)).toBe(count);

@@ -77,4 +77,26 @@ export const SHARDS: readonly Mutant[] = [
       },
     ],
   },
+  {
+    name: "let-go-unseen",
+    wrong: "lets shards go as a member that leaves, though the group does not know it",
+    patches: [
+      {
+        file: "recipes/shards/shards.js",
+        from: 'this.view.memberOf(lease.leaseId)?.member.state === "draining"',
+        to: 'this.#state === "draining"',
+      },
+    ],
+  },
+  {
+    name: "moved-to-itself",
+    wrong: "takes an entry of its own member, which a late join has left, for the next owner's",
+    patches: [
+      {
+        file: "recipes/shards/shards.js",
+        from: "n > place && leaseId !== lease.leaseId && ",
+        to: "n > place && ",
+      },
+    ],
+  },
 ];

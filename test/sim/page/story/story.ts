@@ -73,6 +73,14 @@ export class Story {
         return { text: `${step.p} hears that ${this.#short(step.key)} waits for its lock`, tone: "minor" };
       case "moved":
         return { text: `${step.p} is told that ${this.#short(step.lock)} moves`, tone: "minor" };
+      case "asked":
+        return { text: `${step.p} asks for ${step.slot} of ${this.#short(step.lock)}`, tone: "minor" };
+      case "answered": {
+        const what = `${step.slot} of ${this.#short(step.lock)}`;
+        return { text: `${step.p} is told of ${what}: ${step.status} ${step.value ?? ""}`, tone: "minor" };
+      }
+      case "worked":
+      case "settled-work":
       case "run":
       case "ran":
       case "told":

@@ -221,6 +221,10 @@ class BatchRequest {
 const operationsOf = ({ compare, success, failure }: Txn): number =>
   Math.max(compare.length, success.length, failure.length);
 
+/** Characters of the values that it puts: most of its size, if it is large. */
+const sizeOf = ({ success }: Txn): number =>
+  success.reduce((sum, each) => sum + (each.kind === "put" ? each.value.length : 0), 0);
+
 const asTooMany = (error: unknown): EtcdRefusedError | undefined =>
   error instanceof EtcdRefusedError && /too many operations in txn/.test(error.details) ? error : undefined;
 
@@ -235,6 +239,8 @@ function explained({ reason, host, details, inDoubt }: EtcdRefusedError, txn: Tx
 /** etcd allows 128 operations in one transaction, by its default: these, and those inside the largest of them. */
 const MAX_BATCH = 96;
 const MAX_SHARED = 128 - MAX_BATCH;
+/** etcd takes requests of 1.5 MiB, by its default: so many of this size fit in. */
+const MAX_SHARED_SIZE = (1.5 * 1024 * 1024) / MAX_BATCH / 2;
 /** Enough to keep a member busy. Transactions that come meanwhile share a request, which costs etcd less than more requests. */
 const MAX_REQUESTS = 4;
 
@@ -281,7 +287,7 @@ export class Batcher {
 
   /** One attempt. Rejects with its failure, with NotSentError, or, before it is sent, with the signal's reason. */
   send(txn: Txn, limits: AttemptLimits): Promise<TxnAnswer> {
-    const isLarge = operationsOf(txn) > MAX_SHARED;
+    const isLarge = operationsOf(txn) > MAX_SHARED || sizeOf(txn) > MAX_SHARED_SIZE;
     const isAlone = limits.repeated || isLarge || !this.setting.sharesRequests;
     const pending = new PendingTxn(txn, limits, isAlone);
     pending.listen(this.#aborts, () => {

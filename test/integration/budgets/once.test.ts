@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { connect, once } from "../../../src/index.js";
+import { connect, once, share } from "../../../src/index.js";
 import { metered, times } from "../../support/fixtures/metered.js";
 import { meter } from "../../support/fixtures/spent.js";
 
@@ -83,6 +83,65 @@ describe("what once costs etcd", () => {
     for (let n = 1; n <= ROUNDS; n++) await once(session, "budget/prefix", n, nothing);
 
     expect(await meterOf.read()).toEqual(times(ROUNDS, { Txn: 2, revisions: 2 }));
+  });
+
+  const KEEPS = { result: "keep", keep: { ms: 600_000 } } as const;
+
+  it("to run a string and keep its result: the two transactions of a slot, and a lease for all of the next minutes", async () => {
+    await using cluster = connect({ hosts: at.etcd.endpoints });
+    const session = await at.session(cluster);
+    const meterOf = await meter(at.etcd.member);
+    await once(session, "budget/texts", "first", () => 1, KEEPS);
+    expect(await meterOf.lap({ Txn: 2 })).toEqual({ LeaseGrant: 1, Txn: 2, revisions: 2 });
+
+    for (let n = 0; n < ROUNDS; n++) await once(session, "budget/texts", `${n}`, () => n, KEEPS);
+    expect(await meterOf.read()).toEqual(times(ROUNDS, { Txn: 2, revisions: 2 }));
+  });
+
+  it("to get a result that is kept, or to find another request: one transaction, and not one revision", async () => {
+    const session = await at.session();
+    await once(session, "budget/replay", "a", () => 1, { ...KEEPS, fingerprint: "a" });
+    const meterOf = await meter(at.etcd.member);
+    for (let n = 0; n < ROUNDS; n++) {
+      const call = once(session, "budget/replay", "a", nothing, { ...KEEPS, fingerprint: n % 2 ? "a" : "b" });
+      await call.catch((error: { readonly code: string }) => expect(error.code).toBe("FINGERPRINT_MISMATCH"));
+    }
+
+    expect(await meterOf.read()).toEqual(times(ROUNDS, { Txn: 1 }));
+  });
+
+  it("to wait for a string that is running: two transactions and a watch", async () => {
+    const session = await at.session();
+    let end: (value: string) => void = nothing;
+    const work = () => new Promise<string>((resolve) => (end = resolve));
+    // The call that runs it watches its own key, after a second.
+    const running = once(session, "budget/waits", "a", work, KEEPS);
+    await expect.poll(() => end).not.toBe(nothing);
+    const meterOf = await meter(at.etcd.member);
+    const waiting = once(session, "budget/waits", "a", nothing, { ...KEEPS, ifRunning: "wait" });
+    const wait = await meterOf.lap({ Txn: 1, Watch: 1 });
+    end("result");
+
+    expect(await waiting).toMatchObject({ result: "result", replayed: true });
+    await running;
+    expect(wait).toMatchObject({ Txn: 1 });
+    const { Txn } = await meterOf.read();
+    // That of the run, which ends it, and that of the wait.
+    expect(Txn).toBe(2);
+  });
+
+  it("to share a value that is fresh: one read", async () => {
+    const session = await at.session();
+    await share(session, "budget/share", () => 1, { ttlMs: 600_000 });
+    await share(session, "budget/stale", () => 1, { ttlMs: 600_000, staleMs: 600_000 });
+    const meterOf = await meter(at.etcd.member);
+    for (let n = 0; n < ROUNDS; n++) await share(session, "budget/share", nothing, { ttlMs: 600_000 });
+    expect(await meterOf.lap({ Range: ROUNDS })).toEqual(times(ROUNDS, { Range: 1 }));
+
+    // Two keys at one revision.
+    for (let n = 0; n < ROUNDS; n++)
+      await share(session, "budget/stale", nothing, { ttlMs: 600_000, staleMs: 600_000 });
+    expect(await meterOf.read()).toEqual(times(ROUNDS, { Txn: 1 }));
   });
 
   it("to run a slot behind a holder: one transaction more than the wait of a Mutex and the run", async () => {

@@ -5,6 +5,7 @@ import { mkdtemp } from "node:fs/promises";
 import os from "node:os";
 import path from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
+import { MARKS } from "../../../src/keys.js";
 import { encode } from "../../support/clients/gateway-text.js";
 import { assertAgreement } from "./agreement.js";
 import { Crew } from "./crew.js";
@@ -127,6 +128,8 @@ class Lab {
   readonly #leftovers: Leftovers;
   readonly #fd: number;
   readonly #observer: Observer;
+  /** Of the marks of `once`, which are under no lock's name. */
+  readonly #marks: Observer | undefined;
   readonly #crew: Crew;
   readonly #kinds: readonly FaultKind[];
 
@@ -166,6 +169,8 @@ class Lab {
     this.#leftovers = from.leftovers;
     this.#fd = openSync(path.join(from.folder, "run.jsonl"), "a");
     this.#observer = new Observer(from.ground.members, LAB_PREFIX, from.revision + 1n);
+    if (of === "results")
+      this.#marks = new Observer(from.ground.members, `${MARKS}${LAB_PREFIX}`, from.revision + 1n);
     const locks = Array.from({ length: names }, (_, n) =>
       nested && n % 2 === 1 ? `${PLACES}n${n}/in` : `${PLACES}n${n + 1}`,
     );
@@ -250,7 +255,8 @@ class Lab {
   /** What the observer watches, and what the workers observe while they are alive. */
   #ownWatches(): number {
     const { of, workers, names } = this.#options;
-    return this.#ground.members.length + (of === "election" ? workers * names : 0);
+    const observers = this.#marks ? 2 : 1;
+    return observers * this.#ground.members.length + (of === "election" ? workers * names : 0);
   }
 
   async recorded(): Promise<Run> {
@@ -266,7 +272,7 @@ class Lab {
   }
 
   async stop(): Promise<void> {
-    await this.#observer.stop();
+    await Promise.all([this.#observer.stop(), this.#marks?.stop()]);
     await this.#crew.stop();
   }
 
@@ -279,7 +285,8 @@ class Lab {
       requestTimeoutMs: REQUEST_TIMEOUT_MS,
       ...{ members: this.#ground.members.length, locks: PLACES, registers: REGISTERS },
     };
-    return { history, ...splitEvents(this.#observer.events), setting };
+    const events = [...this.#observer.events, ...(this.#marks?.events ?? [])];
+    return { history, ...splitEvents(events), setting };
   }
 
   #keepAs(folder: string, { server, delayKeys = [], setting }: Run): void {

@@ -43,10 +43,7 @@ export function followedInDelay(facts: Facts, lateMs: number): readonly string[]
     const { deleted, deletedSeen } = place ?? {};
     if (!freed || deleted === undefined || deletedSeen === undefined) return [];
     if (freed.rev === deleted || took.has(deleted) || hold.releasing !== undefined) return [];
-    // Its client lives, has been told that its key is gone, and removes the delay key: it can't know that its lease was revoked.
-    const told = hold.ends[0]?.t ?? FOREVER;
-    if (revoked.has(deleted) && told <= freed.tSeen && facts.troubles.killedAt(hold.p) > freed.tSeen)
-      return [];
+    if (wasGivenUp(facts, hold, { deleted, at: freed.tSeen, revoked })) return [];
     const claimed = readingsOf(hold).findLast(({ held }) => held)?.t ?? hold.granted;
     const { ttl } = facts.troubles;
     const late =
@@ -62,6 +59,29 @@ export function followedInDelay(facts: Facts, lateMs: number): readonly string[]
     );
     return [...early, ...next.map((other) => `${nameOf(other)} was granted in the delay of ${nameOf(hold)}`)];
   });
+}
+
+interface Freed {
+  readonly deleted: bigint;
+  readonly at: bigint;
+  /** The revisions at which leases were revoked by hand. */
+  readonly revoked: ReadonlySet<bigint>;
+}
+
+/**
+ * Its client lives, has been told of the end, and has removed the delay key: its lease was revoked by hand, which looks like a deletion of its
+ * key; or the work on its shard had settled, and the group has released the lock. All others record their releases.
+ */
+function wasGivenUp(
+  { steps, troubles }: Facts,
+  { p, id, ends }: Hold,
+  { deleted, at, revoked }: Freed,
+): boolean {
+  if ((ends[0]?.t ?? FOREVER) > at || troubles.killedAt(p) <= at) return false;
+  const last = steps.works.findLast(
+    (step) => step.k !== "moved" && step.p === p && step.id === id && step.t <= at,
+  );
+  return revoked.has(deleted) || last?.k === "ran";
 }
 
 const PAUSES = /^(pause|slow-disk)-/;

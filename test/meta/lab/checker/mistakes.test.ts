@@ -391,4 +391,16 @@ describe("I19", () => {
     );
     expect(followed((story) => story.end(5020, "w1", 1, "deleted"))).not.toEqual([]);
   });
+
+  it("excuses a member that has lost the lock of a shard, once its work has settled, while it lives", () => {
+    const of = { p: "w1", id: 1, lock: "lock/a", token: 10n } as const;
+    const ran = (story: Story, at: number) =>
+      story
+        .tell({ k: "run", t: 2_000_000n, ...of, owner: "w1/own", held: true })
+        .tell({ k: "ran", t: BigInt(at) * 1_000_000n, ...of })
+        .end(5020, "w1", 1, "expired");
+    expect(followed((story) => ran(story, 5025))).toEqual([]);
+    expect(followed((story) => ran(story, 5035))).not.toEqual([]);
+    expect(followed((story) => ran(story, 5025).killed("w1", 5026))).not.toEqual([]);
+  });
 });

@@ -90,7 +90,7 @@ function jsonOf(value: unknown, slot: string): string {
   try {
     text = JSON.stringify(value);
   } catch (error) {
-    throw new ResultNotKeptError(slot, `it has no JSON: ${(error as Error).message}`, value);
+    throw new ResultNotKeptError(slot, `it has no JSON: ${errorOf(error).message}`, value);
   }
   if (text === undefined) throw new ResultNotKeptError(slot, `a ${typeof value} has no JSON`, value);
   return text;
@@ -103,6 +103,15 @@ export function resultOf({ json, bytes }: Kept): unknown {
 
 /** What a mark, and those who get it, see of anything that a work has thrown. */
 export function errorOf(thrown: unknown): OnceError {
+  try {
+    return readError(thrown);
+  } catch {
+    // A getter or `toString` of what was thrown throws, too.
+    return { name: "Error", code: undefined, message: "what was thrown cannot be read" };
+  }
+}
+
+function readError(thrown: unknown): OnceError {
   if (!isError(thrown))
     return { name: "Error", code: undefined, message: printable(String(thrown), MAX_MESSAGE) };
   const { name, message } = thrown;

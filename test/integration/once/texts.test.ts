@@ -77,6 +77,7 @@ describe("the result of a string", () => {
     ["a bigint", 1n, /it has no JSON: .*BigInt/],
     ["a circle", circular, /it has no JSON: Converting circular structure/],
     ["a function", never, /a function has no JSON/],
+    ["what throws null", { toJSON: () => AbortSignal.abort(null).throwIfAborted() }, /it has no JSON: null/],
   ])("cannot be %s: the run has failed, and the caller gets what was returned", async (what, value, why) => {
     const error = (await reasonOf(
       once(two.holder, "too much", what, () => value, KEEP),

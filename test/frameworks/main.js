@@ -46,7 +46,14 @@ try {
   };
   const tests = spawn(
     process.execPath,
-    ["--test-reporter=spec", "--test-timeout=120000", "--test", "built/frameworks.mjs", "built/pm2.mjs"],
+    [
+      "--test-reporter=spec",
+      "--test-timeout=120000",
+      "--test",
+      "built/frameworks.mjs",
+      "built/idempotency.mjs",
+      "built/pm2.mjs",
+    ],
     {
       ...{ cwd: folder, env, stdio: "inherit", timeout: 180_000 },
     },

@@ -18,6 +18,10 @@ const never = (): never => {
 };
 const KEEP = { result: "keep" } as const;
 
+/** Vitest compares bytes one by one: of the most that are kept, that takes longer than the TTL when the machine is busy. */
+const comparable = (value: unknown): unknown =>
+  value instanceof Uint8Array ? { bytes: Buffer.from(value).toString("base64") } : value;
+
 /** A run that goes on until it is told to end. */
 function slow<T>(name: string, slot: string, options: OnceOptions = {}) {
   let end!: (value: T) => void;
@@ -50,13 +54,14 @@ describe("the result of a string", () => {
     const ran = await once(two.holder, "values", what, () => value, KEEP);
     const replay = await once(two.session, "values", what, never, KEEP);
 
-    expect(ran).toEqual({ status: "done", result: value, replayed: false, run: undefined });
+    expect(ran).toMatchObject({ status: "done", replayed: false, run: undefined });
     expect(replay).toMatchObject({
       status: "done",
       replayed: true,
       run: { owner: "the holder", failed: false },
     });
-    expect((replay as { result: unknown }).result).toEqual(value);
+    for (const { result } of [ran, replay] as { readonly result: unknown }[])
+      expect(comparable(result)).toEqual(comparable(value));
   });
 
   test("is what JSON makes of it, for the call that has run it, too", async () => {

@@ -32,6 +32,7 @@ const ALSO: Readonly<Record<string, readonly string[]>> = {
   "docs/fencing.md": ["etcd3"],
   "docs/observability.md": ["@opentelemetry/api", "@opentelemetry/sdk-metrics"],
   "docs/migrating.md": ["etcd3", "ioredis", "redlock", "redis-semaphore"],
+  "docs/once.md": ["croner"],
   "docs/troubleshooting.md": ["node-cron"],
 };
 /** Blocks in these languages are quoted from examples/, line by line. */

@@ -23,6 +23,7 @@ import {
   lockAll,
   members,
   Mutex,
+  once,
   RwLock,
   Session,
   shards,
@@ -119,6 +120,8 @@ beforeAll(async () => {
   got.set("ShardOwner", feeds.owner(0)!);
   got.set("ShardOwners", (await feeds.owners().next()).value as object);
   await feeds.close();
+  await once(cluster, "json/once", 1, () => undefined);
+  got.set("OnceRecord", (await once.history(cluster, "json/once"))[0]!);
   const place = await join(cluster, "json/group", "here");
   got.set("Membership", place);
   const group = (await members(cluster, "json/group").next()).value as MemberList;

@@ -7,6 +7,7 @@ import { setImmediate as turn } from "node:timers/promises";
 import { promisify } from "node:util";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import {
+  catchUp,
   type Cluster,
   connect,
   Election,
@@ -221,6 +222,26 @@ describe.each(["the timers of Node.js", "the fake timers of vitest"])("virtual t
     await etcd.advance(0);
     expect(load("a")).toBe(16);
     await a.close();
+  });
+
+  it("a result is kept for a day, and the ticks of a night are caught up in the morning", async () => {
+    const etcd = await start();
+    const cluster = client(etcd);
+    let charges = 0;
+    const pay = () => once(cluster, "payments", "key", () => ++charges, { result: "keep" });
+    const evening = Date.now();
+    const night = [1, 2, 3].map((hour) => evening + hour * 3_600_000);
+    const ran: number[] = [];
+    const report = () =>
+      catchUp(cluster, "reports", night, ({ slot }) => void ran.push(slot), { missed: "last" });
+
+    expect(await pay()).toMatchObject({ result: 1, replayed: false });
+    expect(await report()).toEqual({ ran: [], missed: [] });
+    await etcd.advance(8 * 3_600_000);
+    expect(await pay()).toMatchObject({ result: 1, replayed: true });
+    expect(await report()).toEqual({ ran: night.slice(-1), missed: night.slice(0, -1) });
+    await etcd.advance(20 * 3_600_000);
+    expect(await pay()).toMatchObject({ result: 2, replayed: false });
   });
 
   it("a crowd of 300 in one queue needs no move of the time", async () => {

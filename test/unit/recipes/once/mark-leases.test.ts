@@ -1,0 +1,91 @@
+import { expect, test } from "vitest";
+import { MarkLeases } from "../../../../src/recipes/once/mark-leases.js";
+import { settle } from "../../../support/fakes/fake-clock.js";
+import { FakeCluster } from "../../../support/fakes/fake-connection.js";
+
+const DAY = { ms: 86_400_000, atLeast: true } as const;
+const EIGHTH_MS = DAY.ms / 8;
+
+/** The leases of one cluster, and the grants that it has asked for. */
+function world() {
+  const cluster = new FakeCluster();
+  const { services } = cluster.lease();
+  const leases = MarkLeases.of(services);
+  const grants = () => cluster.member.of("grant");
+  const grantedNext = async (): Promise<void> => {
+    await settle();
+    const { request, answer } = grants().at(-1)!;
+    const { leaseId, ttlSeconds } = request as { readonly leaseId: bigint; readonly ttlSeconds: number };
+    answer({ header: cluster.member.header, leaseId, ttlSeconds });
+    await settle();
+  };
+  const signal = new AbortController().signal;
+  return { cluster, leases, grants, grantedNext, signal };
+}
+
+test("marks of an eighth of their time share a lease, which lasts for the time and that eighth", async () => {
+  const { cluster, leases, grants, grantedNext, signal } = world();
+  const both = Promise.all([leases.for([DAY], signal), leases.for([DAY], signal)]);
+  await grantedNext();
+  const [[first], [second]] = (await both) as [[bigint], [bigint]];
+  cluster.clock.freeze(EIGHTH_MS - 1);
+  const [third] = await leases.for([DAY], signal);
+  cluster.clock.freeze(1);
+  const next = leases.for([DAY], signal);
+  await grantedNext();
+
+  expect([second, third]).toEqual([first, first]);
+  expect((await next)[0]).not.toBe(first);
+  expect(grants().map(({ request }) => (request as { ttlSeconds: number }).ttlSeconds)).toEqual([
+    97_200, 97_200,
+  ]);
+});
+
+test("etcd goes on while the machine is suspended: a mark gets a lease of its own after that", async () => {
+  const { cluster, leases, grantedNext, signal } = world();
+  const before = leases.for([DAY], signal);
+  await grantedNext();
+  cluster.clock.sleep(EIGHTH_MS);
+  const after = leases.for([DAY], signal);
+  await grantedNext();
+
+  expect(await after).not.toEqual(await before);
+});
+
+test("a short time has 5 s for the requests, and a longest time none", async () => {
+  const { leases, grants, grantedNext, signal } = world();
+  for (const lifetime of [
+    { ms: 1000, atLeast: true },
+    { ms: 2999, atLeast: false },
+  ]) {
+    const got = leases.for([lifetime], signal);
+    await grantedNext();
+    await got;
+  }
+
+  expect(grants().map(({ request }) => (request as { ttlSeconds: number }).ttlSeconds)).toEqual([6, 2]);
+});
+
+test("an abort ends the wait of one call, and the grant goes on for the others", async () => {
+  const { leases, grants, grantedNext, signal } = world();
+  const stop = new AbortController();
+  const given = leases.for([DAY], stop.signal).catch((error: unknown) => error);
+  const other = leases.for([DAY], signal);
+  stop.abort(new Error("gone"));
+
+  expect(await given).toMatchObject({ message: "gone" });
+  await grantedNext();
+  expect(await other).toHaveLength(1);
+  expect(grants()).toHaveLength(1);
+});
+
+test("a lease that etcd has no longer is not given out again", async () => {
+  const { leases, grantedNext, signal } = world();
+  const first = leases.for([DAY], signal);
+  await grantedNext();
+  leases.forget(await first);
+  const second = leases.for([DAY], signal);
+  await grantedNext();
+
+  expect(await second).not.toEqual(await first);
+});

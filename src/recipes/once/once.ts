@@ -83,8 +83,8 @@ export type OnceReply<T> =
       /** The run of that other call. */
       readonly run: OnceRun | undefined;
     }
-  /** The work of another call threw. */
-  | { readonly status: "failed"; readonly error: OnceError; readonly run: OnceRun }
+  /** The work of another call threw. `result`: what the program has kept of a command that has failed, by `run --keep-output`. */
+  | { readonly status: "failed"; readonly error: OnceError; readonly run: OnceRun; readonly result?: T }
   /** See `reason` of `OnceResult`. */
   | { readonly status: "running" | "lost" | "missed"; readonly run: OnceRun }
   | { readonly status: "expired" | "held"; readonly run: undefined };
@@ -164,6 +164,8 @@ function replyOf<T>(found: NotRun): OnceReply<T> {
   const { state, run, mark } = found;
   if (state !== "done") return { status: state, run };
   const unknown: OnceError = { name: "Error", code: undefined, message: "" };
-  if (run.failed) return { status: "failed", error: run.error ?? unknown, run };
-  return { status: "done", result: resultOf(mark.result ?? {}) as T, replayed: true, run };
+  const result = resultOf(mark.result ?? {}) as T;
+  if (run.failed)
+    return { status: "failed", error: run.error ?? unknown, run, ...(mark.result && { result }) };
+  return { status: "done", result, replayed: true, run };
 }

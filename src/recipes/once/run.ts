@@ -53,6 +53,20 @@ const claiming = (plan: Plan): Acquirer<AcquireTarget, Outcome, SlotRun | NotRun
   ...(plan.options.skips && plan.options.ifRunning !== "wait" && { tried: () => `claim ${plan.text}` }),
 });
 
+/** What a work throws to fail with a result, which is kept and given to later calls as the result of one that is done is. */
+export class FailedWithResult extends Error {
+  constructor(
+    message: string,
+    readonly result: unknown,
+  ) {
+    super(message);
+  }
+
+  override get name() {
+    return "FailedWithResult" as const;
+  }
+}
+
 /** A claimed slot, from the grant until one transaction marks it as run and releases the lock. */
 export class SlotRun {
   /** How the work has ended, for the mark. */
@@ -81,15 +95,21 @@ export class SlotRun {
     const marked = async (lock: Lock): Promise<Awaited<T>> => {
       try {
         const value = await work(lock);
-        const { keepsResult } = this.plan.options;
-        this.#end = { state: "done", ...(keepsResult && { result: keptOf(value, this.plan.what) }) };
+        this.#end = { state: "done", ...this.#kept(value) };
         return value;
       } catch (error) {
-        this.#end = { state: "failed", error: errorOf(error) };
+        const result = error instanceof FailedWithResult ? this.#kept(error.result) : {};
+        this.#end = { state: "failed", error: errorOf(error), ...result };
         throw error;
       }
     };
     return scope.enter(marked, () => this.#leave());
+  }
+
+  /** @throws ResultNotKeptError if the value is too large, or has no JSON. */
+  #kept(value: unknown): Pick<Mark, "result"> {
+    const { options, what } = this.plan;
+    return options.keepsResult ? { result: keptOf(value, what) } : {};
   }
 
   async #leave(): Promise<void> {

@@ -1,15 +1,15 @@
 import type { Cluster, ConnectOptions } from "../../index.js";
 import { type Io, usageError } from "./io.js";
 
-const UNITS: Readonly<Record<string, number>> = { ms: 1, s: 1000, m: 60_000, h: 3_600_000 };
+const UNITS: Readonly<Record<string, number>> = { ms: 1, s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000 };
 /** The longest timer of Node.js. */
 const MAX_MS = 2_147_483_647;
 
-/** `30s`, `500ms`, `1.5m`, `2h`, or `0`, in milliseconds. A number without a unit is an error, because it is ambiguous. */
-export function parseDuration(flag: string, text: string): number {
-  const [, digits, unit] = /^(\d+(?:\.\d+)?)(ms|s|m|h)$/.exec(text === "0" ? "0s" : text) ?? [];
+/** `30s`, `500ms`, `1.5m`, `2h`, `7d`, or `0`, in milliseconds. A number without a unit is an error, because it is ambiguous. */
+export function parseDuration(flag: string, text: string, longestMs = MAX_MS): number {
+  const [, digits, unit] = /^(\d+(?:\.\d+)?)(ms|s|m|h|d)$/.exec(text === "0" ? "0s" : text) ?? [];
   const ms = Math.round(Number(digits) * (UNITS[unit ?? ""] ?? NaN));
-  if (!(ms <= MAX_MS))
+  if (!(ms <= longestMs))
     throw usageError(`--${flag} must be a duration such as 30s, 500ms or 2m, got ${JSON.stringify(text)}`);
   return ms;
 }

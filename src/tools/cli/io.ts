@@ -188,7 +188,7 @@ export const EXIT = {
   internal: 70,
   /** Standard output cannot be written. */
   output: 74,
-  /** The lock was not granted in time. */
+  /** The lock was not granted in time, or another client runs the slot. */
   timedOut: 75,
   /** The lock or the leadership was lost while the command ran. */
   lost: 76,
@@ -222,6 +222,7 @@ export const usageError = (message: string): CliError => new CliError(EXIT.usage
 const HINTS: Partial<Record<LeaseholdError["code"], readonly [exitCode: number, hint?: string]>> = {
   ETCD_UNAVAILABLE: [EXIT.unavailable, "check --endpoints, or run leasehold doctor"],
   LOCK_TIMEOUT: [EXIT.timedOut],
+  ONCE_RUNNING: [EXIT.timedOut],
   KIND_MISMATCH: [EXIT.usage, "leasehold show NAME shows the queue"],
   SESSION_LOST: [EXIT.lost],
   SESSION_CLOSED: [EXIT.lost],

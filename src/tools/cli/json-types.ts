@@ -160,7 +160,7 @@ export interface WaitingJson {
   /** The first one. */
   readonly holder: ContenderJson;
   readonly total: TotalJson;
-  /** Entries before this one in the queue, the holders included: as in `LockTimeoutError`. */
+  /** Entries before this one in the queue, the holders included: as in `LockTimeoutError`. A call that waits for the end of a run has no place in it. */
   readonly ahead: number;
 }
 
@@ -237,7 +237,8 @@ export interface RetryingJson {
 export interface SlotJson {
   readonly event: "slot";
   readonly name: string;
-  readonly slot: number;
+  /** A string unless the key is a whole number. */
+  readonly slot: number | string;
   /** "lost": a signal or leasehold ended the command, or asked it to stop. "failed": it exited with a nonzero code. */
   readonly state: "lost" | "failed";
   /** Exit code of the command. */
@@ -249,7 +250,8 @@ export interface SlotJson {
 export interface OnceJson {
   readonly event: "once";
   readonly name: string;
-  readonly slot: number;
+  /** A string unless the key is a whole number. */
+  readonly slot: number | string;
   /** As in `OnceResult`. */
   readonly reason: "done" | "running" | "lost" | "expired" | "held" | "missed";
   /** The owner of the other run; missing if it is not known, as are the two below. */
@@ -258,6 +260,10 @@ export interface OnceJson {
   readonly since?: string;
   /** That run has failed: its command ended with another code than 0, or its work threw. */
   readonly failed?: boolean;
+  /** With --keep-output: the exit code of the command of that run, with which this one ends, too. Its output is on standard output. */
+  readonly commandCode?: number;
+  /** Of that output, only the end was kept. */
+  readonly cut?: boolean;
   readonly message: string;
 }
 

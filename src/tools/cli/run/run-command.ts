@@ -3,7 +3,8 @@
 // - A command starts only when the loss of its lock would be noticed at once, and runs only while the lease has time left.
 // - The lock is released only when the group is gone.
 // - At the end of this process, however it ends, the guardian kills the group. It is dismissed when the group is gone.
-// - Standard output belongs to the command; this program writes to standard error only.
+// - Standard output belongs to the command, also where it passes through this program to be kept. This program writes to standard error
+//   only.
 import { hexLease, leaseJson } from "../io.js";
 import { type ChildProcess, spawn } from "node:child_process";
 import type { Socket } from "node:net";
@@ -17,6 +18,7 @@ import {
 } from "../../../index.js";
 import { pause, systemClock } from "../../../base/util/clock.js";
 import type { StartedJson } from "../json-types.js";
+import type { OutputTail } from "./kept-output.js";
 import type { CommandSignals, Pace, Reporter } from "./settings.js";
 import { endingText, type Outcome, ProcessGroup, Supervisor } from "./supervisor.js";
 
@@ -196,6 +198,8 @@ export interface CommandTask {
   readonly signals: CommandSignals;
   /** The caller releases the hold of a command that has ended by itself. */
   readonly keepsHold?: boolean;
+  /** What is kept of its standard output. */
+  readonly output?: OutputTail | undefined;
 }
 
 /** For the guardian's answer to arrive after this process was stopped. */
@@ -221,6 +225,7 @@ export async function runCommand(task: CommandTask, hold: Hold): Promise<Settled
     // The number of the group may soon be that of another one.
     const gaveUp = new AbortController();
     signals.receiver = () => gaveUp.abort();
+    await task.output?.end();
     const ended = { ...supervised, askedToStop, release: () => released(hold, gaveUp.signal) };
     const checked = await settle(outcome, ended);
     const { ending } = checked;
@@ -248,9 +253,9 @@ function start(task: CommandTask, hold: Hold): { guardian: Guardian; group: Proc
   const guardian = new Guardian(task.env["PATH"], (why) => reportUnguarded(task, hold.name, why));
   const leftMs = hold.remainingMs();
   if (own) guardian.expect(hexLease(own.leaseId));
-  const group = new ProcessGroup(words, { ...task.env, ...factsOf(hold, own) }, (pid) =>
-    guardian.watch(pid, leftMs),
-  );
+  const env = { ...task.env, ...factsOf(hold, own) };
+  const started = (pid: number): void => guardian.watch(pid, leftMs);
+  const group = new ProcessGroup(words, env, { started, output: task.output });
   if (group.pid !== undefined && own) reporter.event(startedJson(own, group.pid));
   return { guardian, group };
 }

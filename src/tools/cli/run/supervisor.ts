@@ -7,6 +7,7 @@ import { type Contender, type Hold, LockLostError } from "../../../index.js";
 import { pause, systemClock, type Timer } from "../../../base/util/clock.js";
 import { CliError, contenderJson, EXIT, whoText } from "../io.js";
 import type { ControlJson, EndingJson, LostJson } from "../json-types.js";
+import type { OutputTail } from "./kept-output.js";
 import type { Guardian, HoldWatch, Settled } from "./run-command.js";
 import type { Pace, Reporter } from "./settings.js";
 
@@ -94,20 +95,28 @@ function stateIn(group: number, pid: string): string[] {
   }
 }
 
+interface GroupListeners {
+  /** Called at once, before anything else can happen in this process. */
+  readonly started: (pid: number) => void;
+  /** Gets the standard output; without it, that of this process does. */
+  readonly output?: OutputTail | undefined;
+}
+
 /** The command and all that it has started, except what has left its process group. */
 export class ProcessGroup {
   /** The exit code as shells have it. Rejects with a CliError if the command could not be started. */
   readonly ended: Promise<number>;
   readonly pid: number | undefined;
 
-  /** @param started called at once, before anything else can happen in this process */
   constructor(
     [file = "", ...args]: readonly string[],
     env: NodeJS.ProcessEnv,
-    started: (pid: number) => void,
+    { started, output }: GroupListeners,
   ) {
     try {
-      const child = spawn(file, args, { detached: true, stdio: "inherit", env });
+      const stdio = ["inherit", output ? "pipe" : "inherit", "inherit"] as const;
+      const child = spawn(file, args, { detached: true, stdio: [...stdio], env });
+      if (child.stdout) output?.follow(child.stdout);
       this.pid = child.pid;
       if (child.pid !== undefined) started(child.pid);
       this.ended = endOf(child, file);

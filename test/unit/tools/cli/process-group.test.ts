@@ -5,7 +5,7 @@ afterEach(() => void vi.restoreAllMocks());
 
 describe("the process group of a command", () => {
   const sleep = [process.execPath, "-e", "setInterval(() => {}, 1000)"] as const;
-  const start = () => new ProcessGroup(sleep, process.env, () => {});
+  const start = () => new ProcessGroup(sleep, process.env, { started: () => {} });
   const failing = (code: string) => () => {
     throw Object.assign(new Error(code), { code });
   };

@@ -41,12 +41,13 @@ describe("a duration", () => {
     ["30s", 30_000],
     ["1.5m", 90_000],
     ["2h", 7_200_000],
+    ["1d", 86_400_000],
     ["0", 0],
   ])("%s", (text, ms) => {
     expect(parseDuration("wait", text)).toBe(ms);
   });
 
-  test.each(["30", "", "-1s", "1d", "1e3s", "600h", "NaNs"])("%j is refused", (text) => {
+  test.each(["30", "", "-1s", "1w", "1e3s", "600h", "25d", "NaNs"])("%j is refused", (text) => {
     expect(() => parseDuration("wait", text)).toThrow("--wait must be a duration such as 30s");
   });
 

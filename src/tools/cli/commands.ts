@@ -13,6 +13,7 @@ const COMMANDS: Readonly<Record<string, () => Promise<AnyCommand>>> = {
   observe: async () => (await import("./leader.js")).observe,
   members: async () => (await import("./groups.js")).members,
   shards: async () => (await import("./groups.js")).shards,
+  once: async () => (await import("./once.js")).once,
   top: async () => (await import("./top/top.js")).top,
   doctor: async () => (await import("./doctor/doctor.js")).doctor,
   ui: async () => (await import("./ui.js")).ui,

@@ -93,12 +93,12 @@ const NARROW = /\p{Mn}|\p{Me}/u;
 const WIDE =
   /[\u1100-\u115f\u2e80-\u303e\u3041-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff00-\uff60\uffe0-\uffe6]|\p{Emoji_Presentation}/u;
 
-/** A name, a key, or the numbers of shards: never cut, because the user may copy it. */
-const WHOLE = new Set(["NAME", "KEY", "SHARDS"]);
+/** A name, a key, a slot, or the numbers of shards: never cut, because the user may copy it. */
+const WHOLE = new Set(["NAME", "KEY", "SHARDS", "SLOT"]);
 /** Cut where there is no room. */
-const TEXTS = new Set(["HOLDER", "OWNER", "REASON", "MEMBER", "VALUE", "FROM", "TO"]);
+const TEXTS = new Set(["HOLDER", "OWNER", "REASON", "MEMBER", "VALUE", "FROM", "TO", "ERROR"]);
 /** Left out where there is no room, the first one first: the key has the lease, and JOINED says when. */
-const OPTIONAL = ["SINCE", "LEASE", "ZONE", "CAPACITY"];
+const OPTIONAL = ["ENDED", "SINCE", "LEASE", "ZONE", "CAPACITY"];
 const TEXT_WIDTH = 16;
 
 /**

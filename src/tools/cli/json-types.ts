@@ -57,6 +57,17 @@ export interface QueueJson {
   readonly total: TotalJson;
   /** The revision of etcd whose state this is. */
   readonly revision: string;
+  /** Missing if no slot of `once` of this name is known, or the user may not read their marks. */
+  readonly runs?: RunsJson;
+}
+
+/** How many of the youngest 100 slots of `once` are in which state. */
+export interface RunsJson {
+  readonly running: number;
+  readonly done: number;
+  readonly failed: number;
+  readonly lost: number;
+  readonly missed: number;
 }
 
 /** `release`: null if there was no entry to remove, or the answer was no. */
@@ -151,6 +162,24 @@ export interface ShardsJson {
   readonly moves: readonly MoveJson[];
   /** The revision of etcd whose state this is. */
   readonly revision: string;
+}
+
+/** `once`: a line for each slot, the youngest first. */
+export interface OnceRecordJson {
+  /** A string of at most 1024 characters, unless the slot is a whole number. */
+  readonly slot: number | string;
+  /** "lost": it was begun, and never ended. "missed": it was not to be run. */
+  readonly state: "running" | "done" | "failed" | "lost" | "missed";
+  /** The fence of its lock; missing if it is not known, as are the three below. */
+  readonly fence?: string;
+  /** Cut at 256 characters. */
+  readonly owner?: string;
+  /** ISO 8601: when its call began, by its own clock. */
+  readonly since?: string;
+  /** ISO 8601: when its work ended, by the same clock; missing if it has not. */
+  readonly ended?: string;
+  /** What its work threw; of a command, its exit code is in `message`. */
+  readonly error?: { readonly name: string; readonly code?: string; readonly message: string };
 }
 
 /** `run`, on standard error: another client holds the lock. */

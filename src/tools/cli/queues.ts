@@ -1,5 +1,7 @@
 // The commands that look at the queues of locks and elections, and the one that removes an entry.
 // - `ls` and `show` read only: they need no session, and no right but to read the keys.
+// - `show` also counts the runs of `once`. That is a request more, and needs the right to read its marks, so `inspect` does not do it: it is
+//   called for each lock that a page shows, again and again.
 // - `ls` writes each page before it reads the next one, so its memory and the time to its first line do not grow with the
 //   number of locks.
 // - `release` removes what it has shown, or nothing: it deletes by the create revision that it has read. It never removes
@@ -37,6 +39,7 @@ import {
   whoText,
 } from "./io.js";
 import type { LockJson, QueueJson, ReleaseJson } from "./json-types.js";
+import { countRuns, runsText } from "./once.js";
 
 /** As many as the library reports. */
 const MAX_LIMIT = 1000;
@@ -141,6 +144,7 @@ export const show = command({
       "LEASE: the ID for etcdctl lease. FENCE: the create revision of the key, which is the fence of an exclusive lock.",
     "An entry that is held or kept is that of a sticky lock: its session may keep it while no caller has the lock.",
     "A dead entry keeps its place until the release delay of its session is over.",
+    "Runs of once: how many of the youngest 100 slots of the name are in which state; leasehold once NAME lists them.",
     "Exit code 1: no client holds or waits.",
   ],
   flags: {
@@ -148,8 +152,15 @@ export const show = command({
   },
   async run({ positionals: [name = ""], flags, io, connect, signal, now, json: wantsJson }) {
     const limit = parseInteger("limit", flags.limit ?? "100", { min: 1, max: MAX_LIMIT });
-    const queue = await inspect(connect(), name, { limit, signal });
-    await write(io, wantsJson ? json(queueJson(queue)) : textOf(queue, now(), io.stdout));
+    const cluster = connect();
+    const [queue, runs] = await Promise.all([
+      inspect(cluster, name, { limit, signal }),
+      countRuns(cluster, name, signal),
+    ]);
+    const text = wantsJson
+      ? json({ ...queueJson(queue), ...(runs && { runs }) } satisfies QueueJson)
+      : `${textOf(queue, now(), io.stdout)}${runs ? runsText(runs, io.stdout) : ""}`;
+    await write(io, text);
     if (queue.total.holders + queue.total.waiters > 0) return EXIT.ok;
     if (!wantsJson) io.stderr.write(`leasehold: no client holds ${JSON.stringify(name)} or waits for it\n`);
     return EXIT.nothing;

@@ -1,7 +1,7 @@
 // Real output of --json against src/tools/cli/json-types.ts, from which docs/cli.schema.json is made: only here is each line of each
 // command read.
 import { expect, test } from "vitest";
-import { Election, Mutex, shards } from "../../../src/index.js";
+import { Election, Mutex, once, shards } from "../../../src/index.js";
 import { putKeys } from "../../support/clients/many-keys.js";
 import { abortOf } from "../../support/clients/session-client.js";
 import { type JsonSample, objectionsTo } from "../../support/fixtures/json-samples.js";
@@ -37,6 +37,9 @@ test("every line of every command has the type that is documented, and nothing e
   await expect.poll(() => group.owned).toHaveLength(3);
   await putKeys(two.etcd.member, ["json/group/shard/0/6a1f"]);
 
+  await once(two.holder, "json/once", 1, () => undefined);
+  await once(two.holder, "json/once", "a", () => Promise.reject(new Error("no"))).catch(() => {});
+
   const all = [
     samples("LockJson", await linesOf("ls", "json/")),
     samples("QueueJson", await linesOf("show", "json/lock")),
@@ -47,13 +50,15 @@ test("every line of every command has the type that is documented, and nothing e
     samples("MembersJson", await linesOf("members", "json/group")),
     samples("ShardsJson", await linesOf("shards", "json/group")),
     samples("ShardsJson", await linesOf("shards", "json/none")),
+    samples("OnceRecordJson", await linesOf("once", "json/once")),
+    samples("QueueJson", await linesOf("show", "json/once")),
     samples("ReleaseJson", await linesOf("release", "json/lock", "--yes")),
     samples("ReleaseJson", await linesOf("release", "json/none", "--yes")),
     samples("CompletionJson", await linesOf("completion", "bash")),
     samples("ErrorJson", await linesOf("show", "/")),
   ];
 
-  expect(all.map((lines) => lines.length)).toEqual([6, 1, 1, 1, 1, 2, 1, 1, 1, 1, 1, 1, 1]);
+  expect(all.map((lines) => lines.length)).toEqual([6, 1, 1, 1, 1, 2, 1, 1, 1, 2, 1, 1, 1, 1, 1]);
   expect(objectionsTo(all.flat())).toEqual([]);
   await Promise.all([lock.release().catch(() => {}), group.close()]);
 });
@@ -141,9 +146,14 @@ test("so has the line of a run that --once has prevented, and of one that has fa
   const words = ["run", "run/once", "--json", "--once", "1", "--", "true"];
   const [first, second] = [await linesOf(...words), await linesOf(...words)];
   const failed = await linesOf("run", "run/once", "--json", "--once", "2", "--", "false");
+  const keeping = ["run", "run/text", "--json", "--once", "a", "--keep-output", "--", "false"];
+  const [kept, replayed] = [await linesOf(...keeping), await linesOf(...keeping)];
 
-  expect([first, second, failed].map(eventsIn)).toEqual([["started"], ["once"], ["started", "slot"]]);
-  expect(objectionsTo(samples("RunJson", [...first, ...second, ...failed]))).toEqual([]);
+  expect([first, second, failed, kept, replayed].map(eventsIn)).toEqual([
+    ...[["started"], ["once"], ["started", "slot"], ["started", "slot"], ["once"]],
+  ]);
+  expect(replayed[0]).toContain('"commandCode":1');
+  expect(objectionsTo(samples("RunJson", [first, second, failed, kept, replayed].flat()))).toEqual([]);
 });
 
 test("so has every line of top, doctor and ui", async () => {

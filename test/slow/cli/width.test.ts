@@ -59,6 +59,31 @@ describe.each<Size>([
     expect(joined([...ls, ...show])).not.toMatch(/[\u001b\u202e]/);
   });
 
+  test("once and the runs in show fit, with whole slots", async () => {
+    const name = `${folder}/once`;
+    const [slot, error] = ["s".repeat(2 * columns), { name: OWNER, message: OWNER }];
+    const value = JSON.stringify({
+      state: "failed",
+      owner: OWNER,
+      since: new Date(),
+      ended: new Date(),
+      error,
+    });
+    const numbers = Array.from({ length: 100 }, (_, n) => String(10 ** 15 + n).padStart(16, "0"));
+    const keys = [...numbers, `=${slot}`].map((end) => `/leasehold/once/${name}//${end}`);
+    await putKeys(two.etcd.member, keys.slice(0, 100), { value });
+    await putKeys(two.etcd.member, keys.slice(100), { value });
+    const [once, show] = await Promise.all([linesOf(size, ["once", name]), linesOf(size, ["show", name])]);
+
+    // A slot that does not fit stands on a line of its own, as a name does.
+    expect(tooWide([...once, ...show], size)).toEqual([`"${slot}"`]);
+    expect(once[0]).toMatch(/^SLOT .* ERROR$/);
+    expect(joined(show)).toMatch(
+      /runs of once: 0 running, 0 done, 100 failed, 0 lost,\s+of the youngest 100/,
+    );
+    expect(joined([...once, ...show])).not.toMatch(/[\u001b\u202e]/);
+  });
+
   test("top fits, and its last column is whole", async () => {
     await crowd(`${folder}/top`);
     const top = start(size, ["top", `${folder}/top`]);

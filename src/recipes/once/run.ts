@@ -61,10 +61,6 @@ export class FailedWithResult extends Error {
   ) {
     super(message);
   }
-
-  override get name() {
-    return "FailedWithResult" as const;
-  }
 }
 
 /** A claimed slot, from the grant until one transaction marks it as run and releases the lock. */

@@ -122,7 +122,7 @@ describe("leasehold run --once --keep-output", () => {
     );
     expect(await run([...words, ...never])).toMatchObject({ code: 79, stdout: "" });
     expect(await once(two.holder, "failed", "a", () => 7, { result: "keep" })).toMatchObject({
-      ...{ status: "failed", error: { name: "FailedWithResult", message: "exit code 7" } },
+      ...{ status: "failed", error: { name: "CommandFailed", message: "exit code 7" } },
       result: { exitCode: 7, output: "half\n" },
     });
     const better = await run([...words, KEPT, "--rerun", "if-failed", ...script("echo whole")]);

@@ -177,11 +177,18 @@ class CommandWork {
       await started();
       const { exitCode } = (this.settled = await runCommand({ ...this.task, keepsHold: true }, lock));
       const kept = this.task.output?.kept(exitCode);
-      if (this.state === "failed") throw new FailedWithResult(`exit code ${exitCode}`, kept);
+      if (this.state === "failed") throw new CommandFailed(`exit code ${exitCode}`, kept);
       return kept;
     } finally {
       if (this.state === "lost" || !this.settled) lock.release().catch(() => undefined);
     }
+  }
+}
+
+/** What `once` rejects with when it has marked the slot as failed. */
+class CommandFailed extends FailedWithResult {
+  override get name() {
+    return "CommandFailed" as const;
   }
 }
 

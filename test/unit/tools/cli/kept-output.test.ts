@@ -88,12 +88,13 @@ describe("the output of a command", () => {
     const tail = new OutputTail(gone);
     const from = new PassThrough({ highWaterMark: 10 });
     tail.follow(from);
-    for (const line of ["first\n", "second\n", "third\n"])
-      await new Promise((done) => from.write(line, done));
+    const lines = Array.from({ length: 50 }, (_, n) => `line ${n}\n`);
+    // A command whose output nobody takes would stand still.
+    for (const line of lines) await new Promise((done) => from.write(line, done));
     from.end();
     await tail.end();
 
-    expect(tail.kept(0)).toEqual({ exitCode: 0, output: "first\nsecond\nthird\n" });
+    expect(tail.kept(0)).toEqual({ exitCode: 0, output: lines.join("") });
   });
 
   test("waits for a slow reader while the command runs, and no longer once its group is gone", async () => {
@@ -107,13 +108,14 @@ describe("the output of a command", () => {
     tail.follow(from);
     from.write("first\n");
     await expect.poll(() => from.isPaused()).toBe(true);
-    from.end("second\n");
+    from.write("second\n");
+    from.end("third\n");
 
     expect(tail.kept(0).output).toBe("first\n");
     await tail.end();
 
     expect(taken).toHaveLength(1);
-    expect(tail.kept(0).output).toBe("first\nsecond\n");
+    expect(tail.kept(0).output).toBe("first\nsecond\nthird\n");
   });
 });
 

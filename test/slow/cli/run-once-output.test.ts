@@ -157,21 +157,16 @@ describe("leasehold run --once --keep-output", () => {
   });
 
   test("goes on, and keeps the output, when the reader of it has gone", async () => {
-    const first = start([
-      "reader",
-      "--once",
-      "a",
-      KEPT,
-      ...script("echo begun; read line; echo more; echo end"),
-    ]);
+    const lines = "echo begun; read line; yes 'more than a pipe has room for' | head -10000; echo end";
+    const first = start(["reader", "--once", "a", KEPT, ...script(lines)]);
     await first.says("begun\n");
     first.child.stdout?.destroy();
     first.child.stdin?.end("go\n");
     await new Promise((resolve) => first.child.once("exit", resolve));
 
-    expect(await run(["reader", "--once", "a", KEPT, ...never])).toMatchObject({
-      ...{ code: 0, stdout: "begun\nmore\nend\n" },
-    });
+    const { code, stdout } = await run(["reader", "--once", "a", KEPT, ...never]);
+    expect(code).toBe(0);
+    expect(stdout).toMatch(/(more than a pipe has room for\n)+end\n$/);
   });
 
   test("does not wait for a process that has left the group with the output", async () => {

@@ -174,6 +174,8 @@ describe("leasehold run --once --keep-output", () => {
     const first = await run([...words, ...script("setsid sleep 1000 2>/dev/null & echo $!")]);
 
     expect(first.code).toBe(0);
+    // No text at all would be the process group of this test.
+    expect(first.stdout).toMatch(/^[1-9]\d*\n$/);
     process.kill(Number(first.stdout), "SIGKILL");
     expect(await run([...words, ...never])).toMatchObject({ stdout: first.stdout });
   });

@@ -171,7 +171,7 @@ describe("leasehold run --once --keep-output", () => {
 
   test("does not wait for a process that has left the group with the output", async () => {
     const words = ["daemon", "--once", "a", KEPT];
-    const first = await run([...words, ...script("setsid sleep 1000 2>/dev/null & echo $!")]);
+    const first = await run([...words, ...script("setsid sleep 60 2>/dev/null & echo $!")]);
 
     expect(first.code).toBe(0);
     // No text at all would be the process group of this test.

@@ -14,9 +14,9 @@ function world() {
   const grants = () => cluster.member.of("grant");
   const grantedNext = async (): Promise<void> => {
     await settle();
-    const { request, answer } = grants().at(-1)!;
-    const { leaseId, ttlSeconds } = request as { readonly leaseId: bigint; readonly ttlSeconds: number };
-    answer({ header: cluster.member.header, leaseId, ttlSeconds });
+    const grant = grants().at(-1)!;
+    const { leaseId, ttlSeconds } = grant.request as { readonly leaseId: bigint; readonly ttlSeconds: number };
+    grant.answer({ header: cluster.member.header, leaseId, ttlSeconds });
     await settle();
   };
   const signal = new AbortController().signal;

@@ -501,7 +501,7 @@ export class ResultNotKeptError extends LeaseholdError {
   }
 }
 
-/** The work of another process, for which this call has waited, threw. */
+/** The work of another call, for which this one has waited, threw. */
 export class RunFailedError extends LeaseholdError {
   readonly code = "RUN_FAILED";
 
@@ -510,7 +510,7 @@ export class RunFailedError extends LeaseholdError {
     /** `name` and, if it was a string, `code` of what it threw, and the first 1000 characters of its message. */
     readonly failure: { readonly name: string; readonly code: string | undefined; readonly message: string },
   ) {
-    super(`${what} failed in another process: ${failure.name}: ${failure.message}`);
+    super(`${what} failed in another call: ${failure.name}: ${failure.message}`);
   }
 
   override get name() {

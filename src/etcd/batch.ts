@@ -221,9 +221,9 @@ class BatchRequest {
 const operationsOf = ({ compare, success, failure }: Txn): number =>
   Math.max(compare.length, success.length, failure.length);
 
-/** Characters of the values that it puts: most of its size, if it is large. */
+/** Bytes of the values that it puts: most of its size, if it is large. */
 const sizeOf = ({ success }: Txn): number =>
-  success.reduce((sum, each) => sum + (each.kind === "put" ? each.value.length : 0), 0);
+  success.reduce((sum, each) => sum + (each.kind === "put" ? Buffer.byteLength(each.value) : 0), 0);
 
 const asTooMany = (error: unknown): EtcdRefusedError | undefined =>
   error instanceof EtcdRefusedError && /too many operations in txn/.test(error.details) ? error : undefined;

@@ -4,7 +4,8 @@ import {
   checkFunction,
   checkName,
   checkOptions,
-  checkSignal,
+  checkWait,
+  type CheckedWait,
   rangeError,
   typeError,
 } from "../../base/options/check.js";
@@ -13,7 +14,10 @@ import { leaseSourceOf, type LeaseSource, type SessionSource } from "../../lock/
 import { defaultOwner } from "../../lock/session/open-lease.js";
 import { type Mark, parseMark, putMark } from "./marks.js";
 import { once, type OnceOptions } from "./once.js";
-import { checkChoice, checkSlot } from "./options.js";
+import type { Asking } from "../../lock/queue/contenders.js";
+import { askBy } from "../../observe/inspect.js";
+import { tellOutside } from "../../base/util/own-context.js";
+import { checkChoice, checkOnce, checkSlot } from "./options.js";
 import { MarkSpace } from "./slots.js";
 import { pathOf } from "../../keys.js";
 
@@ -23,7 +27,16 @@ const AT_ONCE = 64;
 const MAX_DUE = 10_000;
 const DEFAULT_GRACE_MS = 60_000;
 const MISSED = ["all", "last", "none"] as const;
-const CATCH_UP_OPTIONS = ["missed", "graceMs", "rerun", "keep", "label", "signal", "timeoutMs"] as const;
+const CATCH_UP_OPTIONS = [
+  "missed",
+  "graceMs",
+  "onMissed",
+  "rerun",
+  "keep",
+  "label",
+  "signal",
+  "timeoutMs",
+] as const;
 
 export interface CatchUpOptions extends Pick<OnceOptions, "rerun" | "label" | "signal" | "timeoutMs"> {
   /** Marks of so many slots are kept: see `OnceOptions`. Ticks up to the youngest of those that were deleted are never run. @default 1000 */
@@ -35,6 +48,8 @@ export interface CatchUpOptions extends Pick<OnceOptions, "rerun" | "label" | "s
   readonly missed: "all" | "last" | "none";
   /** Milliseconds, 0 or more, by the clock of this process, in which a tick does not count as missed. Only for "none". @default 60000 */
   readonly graceMs?: number | undefined;
+  /** Gets the slots that this call has just marked as missed: also if the call rejects later. @default none */
+  readonly onMissed?: ((slots: readonly number[]) => void) | undefined;
 }
 
 /** A tick of a schedule. */
@@ -50,7 +65,7 @@ export interface Tick {
 export interface CaughtUp {
   /** The slots that this call has run, in order. */
   readonly ran: readonly number[];
-  /** The slots that this call has marked as missed, in order: no other call returns them. */
+  /** The slots that this call has marked as missed, in order: no other call returns them, nor does this one if it rejects. */
   readonly missed: readonly number[];
 }
 
@@ -60,7 +75,7 @@ export interface CaughtUp {
  * process starts. One read shows which ticks have run; each run then costs what `once` costs. If another process runs one of them, the
  * call waits for its turn, so that runs never overlap.
  *
- * Goes on until no tick is due, by the clock of this process. On abort: rejects with the signal's reason, between two runs.
+ * Goes on until no tick is due, by the clock of this process. A read waits 5 s for etcd, unless `timeoutMs` says otherwise. On abort: rejects with the signal's reason, between two runs.
  * @param slots the ticks, from the oldest that may be run on: epoch milliseconds or Dates, in ascending order, without an end if
  * you like. Or a function that gets the time of the tick whose mark is the youngest (undefined: none has run) and returns the ticks after that.
  * @param work gets the tick and the lock.
@@ -75,32 +90,32 @@ export async function catchUp(
   work: (tick: Tick, lock: Lock) => unknown,
   options: CatchUpOptions,
 ): Promise<CaughtUp> {
-  const { services } = leaseSourceOf(source);
+  const leases = leaseSourceOf(source);
+  const { services } = leases;
   checkName(name);
   checkFunction("work", work);
   const given = checkOptions("catchUp", options, CATCH_UP_OPTIONS) as Partial<CatchUpOptions>;
-  const { missed, graceMs = DEFAULT_GRACE_MS, ...more } = given;
-  const signal = checkSignal(more.signal);
+  const { missed, graceMs = DEFAULT_GRACE_MS, onMissed, ...more } = given;
+  checkOnce(more, 0, leases);
+  if (onMissed !== undefined) checkFunction("onMissed", onMissed);
+  const { signal } = more;
   if (missed === undefined) throw typeError("missed", '"all", "last" or "none"', missed);
   const policy = checkChoice("missed", missed, { choices: MISSED, fallback: "all" });
   if (typeof graceMs !== "number" || !(graceMs >= 0)) throw rangeError("graceMs", "0 or more", graceMs);
-  const marks = new Marks(services, name);
+  const marks = new Marks(services, name, checkWait("catchUp", options, CATCH_UP_OPTIONS));
   const nowMs = (): number => services.clock.date().getTime();
-  const due = new DueTicks(typeof slots === "function" ? slots(await marks.last(signal)) : slots, nowMs);
+  const due = new DueTicks(typeof slots === "function" ? slots(await marks.last()) : slots, nowMs);
   const done: { readonly ran: number[]; readonly missed: number[] } = { ran: [], missed: [] };
   for (;;) {
     const ticks = due.next(AT_ONCE);
     const latest = due.hasNext ? undefined : ticks.at(-1);
     if (ticks.length === 0) return done;
-    const left = await marks.unmarked(ticks, signal);
+    const left = await marks.unmarked(ticks);
     const isRun = (slot: number): boolean =>
       policy === "all" || (policy === "last" ? slot === latest : nowMs() - slot <= graceMs);
-    done.missed.push(
-      ...(await marks.miss(
-        left.filter((slot) => !isRun(slot)),
-        signal,
-      )),
-    );
+    const gone = await marks.miss(left.filter((slot) => !isRun(slot)));
+    done.missed.push(...gone);
+    if (onMissed && gone.length > 0) tellOutside(() => onMissed(gone));
     for (const slot of left.filter(isRun)) {
       signal?.throwIfAborted();
       const date = new Date(slot);
@@ -164,33 +179,32 @@ class Marks {
   constructor(
     private readonly services: LeaseSource["services"],
     private readonly name: string,
+    private readonly wait: CheckedWait,
   ) {
     this.#space = MarkSpace.of(services, name);
   }
 
   /** The tick whose mark is the youngest. */
-  async last(signal: AbortSignal | undefined): Promise<Date | undefined> {
+  async last(): Promise<Date | undefined> {
     const youngest = { ...this.#space.slots(), order: "newest first", limit: 1, keysOnly: true } as const;
-    const { kvs } = await this.services.client.range(youngest, this.#policy(signal));
+    const { kvs } = await this.#ask(({ policy, services }) => services.client.range(youngest, policy));
     const [slot] = kvs.map(({ key }) => this.#space.slotOf(key.toString()));
     return typeof slot === "number" ? new Date(slot) : undefined;
   }
 
   /** Those of `slots` that have no mark, and have not expired. */
-  async unmarked(slots: readonly number[], signal: AbortSignal | undefined): Promise<number[]> {
+  async unmarked(slots: readonly number[]): Promise<number[]> {
     const marks = slots.map((slot) => ({ ...this.#space.mark(slot), keysOnly: true }));
-    const { ranges } = await this.services.client.ranges(
-      [this.#space.floors(), ...marks],
-      this.#policy(signal),
-    );
+    const reads = [this.#space.floors(), ...marks];
+    const { ranges } = await this.#ask(({ policy, services }) => services.client.ranges(reads, policy));
     const [floors, ...found] = ranges.map(({ kvs }) => kvs);
     const [floor = -1] = (floors ?? []).map(({ key }) => this.#space.floorOf(key.toString()));
     return slots.filter((slot, n) => slot > floor && found[n]?.length === 0);
   }
 
   /** Marks them as missed, as long as they have no mark. Returns those that this call has marked. */
-  async miss(slots: readonly number[], signal: AbortSignal | undefined): Promise<readonly number[]> {
-    const { client, clock } = this.services;
+  async miss(slots: readonly number[]): Promise<readonly number[]> {
+    const { clock } = this.services;
     const since = clock.date().toISOString();
     const mark: Mark = {
       state: "missed",
@@ -201,12 +215,13 @@ class Marks {
       key: "",
     };
     for (let left = [...slots]; left.length > 0;) {
-      const answer = await client.txn(this.#missTxn(left, mark), this.#policy(signal));
+      const txn = this.#missTxn(left, mark);
+      const answer = await this.#ask(({ policy, services }) => services.client.txn(txn, policy));
       // An attempt whose answer was lost has put all of them, or none.
       const isOurs = ({ kvs: [kv] }: { readonly kvs: readonly KeyValue[] }): boolean =>
         kv !== undefined && parseMark(kv)?.id === mark.id;
       if (answer.succeeded || answer.ranges.every((range) => range && isOurs(range))) return left;
-      left = await this.unmarked(left, signal);
+      left = await this.unmarked(left);
     }
     return [];
   }
@@ -224,10 +239,8 @@ class Marks {
     };
   }
 
-  #policy(signal: AbortSignal | undefined): {
-    readonly what: string;
-    readonly signal: AbortSignal | undefined;
-  } {
-    return { what: `read the ticks of "${this.name}"`, signal };
+  #ask<T>(call: (asking: Asking) => Promise<T>): Promise<T> {
+    const { services, name, wait } = this;
+    return askBy(services, { what: `look for the ticks of "${name}"`, wait }, call);
   }
 }

@@ -1,4 +1,4 @@
-import { FingerprintMismatchError, OnceRunningError } from "../../errors.js";
+import { EtcdUnavailableError, FingerprintMismatchError, OnceRunningError } from "../../errors.js";
 import { type Compare, LeaseNotFoundError, NotSentError, type Txn, type TxnAnswer } from "../../etcd/port.js";
 import { holdOf, type TurnWaiter, type Waited } from "../../lock/hold/acquire.js";
 import { ExclusiveHoldHandle } from "../../lock/hold/hold.js";
@@ -8,6 +8,7 @@ import { LockTable } from "../../lock/queue/queue.js";
 import type { JoinOptions, Queue } from "../../lock/queue/queue.js";
 import { heldTxn } from "../../lock/queue/txns.js";
 import type { Waiter } from "../../lock/queue/waiter.js";
+import type { DelayLease } from "../../lock/session/delay-lease.js";
 import type { Lease } from "../../lock/session/lease.js";
 import { MarkLeases } from "./mark-leases.js";
 import { type Mark, markIs, unchanged } from "./marks.js";
@@ -21,6 +22,9 @@ export interface Claim {
   /** The lowest marks as of that transaction; undefined if its answer was lost, or the plan needs none. */
   readonly lowest: RangeResult | undefined;
 }
+
+/** After so many leases that etcd did not have, something else is wrong. */
+const MOST_LEASES = 3;
 
 /** The slot may be run, and another holder has the lock, for which the call does not wait. */
 const HELD = { state: "held" } as const;
@@ -68,12 +72,28 @@ export class SlotWaiter implements TurnWaiter<Outcome> {
     return `claim ${this.plan.text}`;
   }
 
-  /** Claims the slot if it may be run and the queue is empty: by a second attempt if it has a mark. */
+  /** Claims the slot if it may be run and the queue is empty: by a second attempt if its marks aren't as they were seen. */
   async #try(): Promise<Outcome> {
-    const found = await this.#attempt(NO_MARK);
-    if ("hold" in found || !found.isEmpty || isUnmarked(found) || !this.#mayRun(found) || this.#gaveUp)
-      return this.#wait(found);
+    let seen = NO_MARK;
+    if (!MarkLeases.of(this.lease.services).has(this.plan.lifetimes)) {
+      // Without a need, no lease is granted.
+      const found = await this.#look();
+      if (!this.#mayClaim(found)) return this.#wait(found);
+      seen = found.seen;
+    }
+    const found = await this.#attempt(seen);
+    if ("hold" in found || isSame(found.seen, seen) || !this.#mayClaim(found)) return this.#wait(found);
     return this.#wait(await this.#attempt(found.seen));
+  }
+
+  #mayClaim(found: Verdict): boolean {
+    return found.isEmpty && this.#mayRun(found) && !this.#gaveUp;
+  }
+
+  async #look(): Promise<Verdict> {
+    const { services } = this.lease;
+    const policy = { ...this.lease.policy(this.#what), again: this.#again };
+    return this.plan.verdict(await services.client.ranges(this.plan.evidence(), policy), this.plan.id);
   }
 
   /** Takes the lock and puts the mark, in one transaction, if the queue is empty and the marks are as they were `seen`. */
@@ -81,7 +101,7 @@ export class SlotWaiter implements TurnWaiter<Outcome> {
     const { lease, plan, target } = this;
     let mark!: Mark;
     let answer!: TxnAnswer;
-    const entry = await this.#withLeases((leases, onLeaseGone) =>
+    const entry = await this.#withLeases(lease.delay, (leases, onLeaseGone) =>
       this.#queue.tryJoin({ what: this.#what, again: this.#again, ...onLeaseGone }, target, {
         extend: (join, { key }) =>
           plan.beginTxn(join, { mark: (mark = plan.mark(lease, key)), seen, leases }),
@@ -99,15 +119,16 @@ export class SlotWaiter implements TurnWaiter<Outcome> {
 
   /**
    * Puts with the leases of the plan. etcd does not say which lease it doesn't have: while that of the session lives, it's one of these,
-   * which are granted anew.
+   * which are granted anew; or the delay lease, if an entry is put with that, too.
    */
   async #withLeases<T>(
+    delay: DelayLease | undefined,
     put: (leases: readonly bigint[], onLeaseGone: { readonly onLeaseGone?: undefined }) => Promise<T>,
   ): Promise<T> {
     const { lease, plan } = this;
     if (plan.lifetimes.length === 0) return put([], {});
     const marks = MarkLeases.of(lease.services);
-    for (let isLast = false; ; isLast = true) {
+    for (let tries = 1; ; tries++) {
       const leases = await marks.for(plan.lifetimes, lease.signal);
       try {
         return await put(leases, { onLeaseGone: undefined });
@@ -115,9 +136,10 @@ export class SlotWaiter implements TurnWaiter<Outcome> {
         if (!(error instanceof LeaseNotFoundError)) throw error;
         marks.forget(leases);
         await lease.renewNow();
-        if (!isLast) continue;
-        lease.delay?.leaseNotFound();
-        throw lease.delay?.refusal() ?? error;
+        if (tries < MOST_LEASES) continue;
+        if (!delay) throw new EtcdUnavailableError(this.#what, new Map([["etcd", error]]));
+        delay.leaseNotFound();
+        throw delay.refusal();
       }
     }
   }
@@ -175,9 +197,9 @@ export class SlotWaiter implements TurnWaiter<Outcome> {
     return !isAnswer && plan.mayRun(found);
   }
 
-  /** A mark on a free slot is that of an attempt of ours, which has lost its entry. */
-  #forget({ state, seen }: Verdict): void {
-    if (state === "free" && seen.mark !== 0n) void this.#undoUnchanged(seen.mark);
+  /** The mark of an attempt of ours, which has lost its entry. */
+  #forget(found: Verdict): void {
+    if (found.state === "free" && found.isOwn) void this.#undoUnchanged(found.seen.mark);
   }
 
   #undoUnchanged(revision: bigint): Promise<void> {
@@ -190,7 +212,7 @@ export class SlotWaiter implements TurnWaiter<Outcome> {
     const mark = plan.mark(lease, entry.key, entry.revision);
     try {
       for (let seen = last; ;) {
-        const answer = await this.#withLeases((leases, onLeaseGone) => {
+        const answer = await this.#withLeases(undefined, (leases, onLeaseGone) => {
           const txn = plan.beginTxn(heldTxn(entry), { mark, seen, leases });
           return lease.services.client.txn(txn, {
             ...lease.policy(this.#what),
@@ -250,7 +272,7 @@ async function undoIf(lease: Lease, { at, path, text }: Plan, when: Compare): Pr
   await lease.inFlight.track(lease.services.client.txn(txn, policy)).catch(() => undefined);
 }
 
-const isUnmarked = ({ seen }: Verdict): boolean => seen.mark === 0n && seen.oldMark === 0n;
+const isSame = (a: Seen, b: Seen): boolean => a.mark === b.mark && a.oldMark === b.oldMark;
 
 /** It is the last operation of a transaction that puts a mark. */
 const lowestOf = ({ succeeded, ranges }: TxnAnswer): RangeResult | undefined =>

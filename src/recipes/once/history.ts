@@ -1,10 +1,11 @@
-import type { EtcdClient } from "../../etcd/client.js";
-import type { KeyValue } from "../../etcd/port.js";
-import type { CallPolicy } from "../../etcd/retry.js";
-import { atOneRevision } from "../../lock/queue/contenders.js";
-import { checkInteger, checkName, checkOptions, checkSignal } from "../../base/options/check.js";
+import type { KeyValue, Range } from "../../etcd/port.js";
+import { prefixOf } from "../../keys.js";
+import { checkInteger, checkName, checkWait } from "../../base/options/check.js";
 import { withJson } from "../../base/telemetry/publish.js";
+import { type Asking, atOneRevision } from "../../lock/queue/contenders.js";
 import { type Cluster, servicesOf } from "../../lock/session/cluster.js";
+import type { WaitOptions } from "../../lock/session/session-options.js";
+import { ask } from "../../observe/inspect.js";
 import { type Mark, type OnceRun, parseMark, runOf } from "./marks.js";
 import { MarkSpace } from "./slots.js";
 
@@ -26,54 +27,54 @@ export interface OnceRecord extends OnceRun {
  * The runs of a name, the youngest first: which slots have run, when, by whom, and how they ended. Marks that were deleted
  * or have expired are not among them. Sends one request, one more for each 32 slots, and one for each 32 that seem to run.
  *
- * On abort: rejects at once with the signal's reason.
- * @throws {EtcdRefusedError} when etcd rejects the reads. @throws {TypeError | RangeError} on bad arguments.
+ * `timeoutMs` defaults to 5000. On abort: rejects at once with the signal's reason.
+ * @throws {EtcdUnavailableError} if etcd does not answer in time. @throws {EtcdRefusedError} when etcd rejects the reads. @throws {TypeError | RangeError} on bad arguments.
  */
 export async function history(
   cluster: Cluster,
   name: string,
-  options?: {
+  options?: WaitOptions & {
     /** So many slots at most, 1..10000. @default 100 */
     readonly limit?: number | undefined;
-    readonly signal?: AbortSignal | undefined;
   },
 ): Promise<readonly OnceRecord[]> {
-  const services = servicesOf(cluster);
-  const { client } = services;
+  const { prefix } = servicesOf(cluster).options;
   checkName(name);
-  const given = checkOptions("history", options, ["limit", "signal"]);
-  const limit = checkInteger("limit", given["limit"], { min: 1, max: MAX_LIMIT, fallback: DEFAULT_LIMIT });
-  const signal = checkSignal(given["signal"]);
-  signal?.throwIfAborted();
-  const space = MarkSpace.of(services, name);
-  const policy: CallPolicy = { what: `read the runs of "${name}"`, signal };
-  return atOneRevision(async () => {
-    const newest = { ...space.all(), order: "newest first", limit, keysOnly: true } as const;
-    const { kvs, header } = await client.range(newest, policy);
-    const read = (keys: readonly string[]): Promise<KeyValue[]> =>
-      readKeys(client, keys, { ...header, policy });
-    const marks = (await read(kvs.map(({ key }) => key.toString()))).map((kv) => ({
-      kv,
-      mark: parseMark(kv) ?? {},
-    }));
-    const entries = await read(
-      marks.flatMap(({ mark: { state, key } }) => (state === "started" && key ? [key] : [])),
-    );
-    return marks.flatMap(({ kv, mark }) => recordOf(space.slotOf(kv.key.toString()), { kv, mark }, entries));
-  });
+  const wait = checkWait("once.history", options, ["limit"]);
+  const limit = checkInteger("limit", options?.limit, { min: 1, max: MAX_LIMIT, fallback: DEFAULT_LIMIT });
+  const space = MarkSpace.of({ options: { prefix } }, name);
+  const newest = { ...space.all(), order: "newest first", limit, keysOnly: true } as const;
+  return ask(cluster, { what: `read the runs of "${name}"`, wait }, (asking) =>
+    atOneRevision(async () => {
+      const { kvs, header } = await asking.services.client.range(newest, asking.policy);
+      const { revision } = header;
+      const marks = (await readKeys(asking, { kvs, revision })).map((kv) => ({
+        kv,
+        mark: parseMark(kv) ?? {},
+      }));
+      // Only those that may be entries of this name: a mark may say anything.
+      const start = prefixOf(`${prefix}${name}`);
+      const runs = marks.flatMap(({ mark: { state, key } }) =>
+        state === "started" && key?.startsWith(start) ? [{ key }] : [],
+      );
+      const entries = await readKeys(asking, { kvs: runs, revision, keysOnly: true });
+      return marks.flatMap(({ kv, mark }) =>
+        recordOf(space.slotOf(kv.key.toString()), { kv, mark }, entries),
+      );
+    }),
+  );
 }
 
 /** All of them at one revision. */
 async function readKeys(
-  client: EtcdClient,
-  keys: readonly string[],
-  { revision, policy }: { readonly revision: bigint; readonly policy: CallPolicy },
+  { services: { client }, policy }: Asking,
+  { kvs, ...range }: { readonly kvs: readonly Pick<Range, "key">[] } & Pick<Range, "keysOnly" | "revision">,
 ): Promise<KeyValue[]> {
   const found: KeyValue[] = [];
-  for (let n = 0; n < keys.length; n += PAGE) {
-    const page = keys.slice(n, n + PAGE).map((key) => ({ key, revision }));
+  for (let n = 0; n < kvs.length; n += PAGE) {
+    const page = kvs.slice(n, n + PAGE).map(({ key }) => ({ key, ...range }));
     const { ranges } = await client.ranges(page, policy);
-    found.push(...ranges.flatMap(({ kvs }) => kvs));
+    found.push(...ranges.flatMap((each) => each.kvs));
   }
   return found;
 }

@@ -17,6 +17,8 @@ export interface Lifetime {
 
 /** Keys that are put within this part of their lifetime share a lease: 10,000 keys of a day need eight. */
 const SHARED_PART = 1 / 8;
+/** etcd deletes all keys of a lease in one transaction, for which everything else waits. */
+const MOST_KEYS = 1000;
 /** Requests may take so long: the grant, and then the put. */
 const REQUESTS_MS = 5000;
 const ANSWERS = ["quota", "lease exists"] as const;
@@ -28,7 +30,14 @@ interface SharedLease {
   readonly since: Moment;
   /** New keys may use it for so long after that: Infinity until it is granted. */
   sharedMs: number;
+  /** So many keys may have it. */
+  keys: number;
 }
+
+const keyOf = ({ ms, atLeast }: Lifetime): string => `${atLeast} ${ms}`;
+
+const mayTake = ({ since, sharedMs, keys }: SharedLease, now: Moment): boolean =>
+  keys < MOST_KEYS && passedMs(since, now) < sharedMs;
 
 /** etcd goes on while this machine is suspended. */
 const passedMs = (since: Moment, now: Moment): number =>
@@ -49,6 +58,15 @@ export class MarkLeases {
     return leases;
   }
 
+  /** Whether `for` would send no request. */
+  has(lifetimes: readonly Lifetime[]): boolean {
+    const now = this.services.clock.now();
+    return lifetimes.every((each) => {
+      const shared = this.#shared.get(keyOf(each));
+      return shared !== undefined && mayTake(shared, now);
+    });
+  }
+
   /** One for each lifetime. The first call of an eighth of it sends a request. @throws the reason of an aborted `signal`. */
   async for(lifetimes: readonly Lifetime[], signal: AbortSignal): Promise<readonly bigint[]> {
     const shared = lifetimes.map((each) => this.#leaseFor(each));
@@ -67,18 +85,21 @@ export class MarkLeases {
   }
 
   #leaseFor(lifetime: Lifetime): SharedLease {
-    const key = `${lifetime.atLeast} ${lifetime.ms}`;
+    const key = keyOf(lifetime);
     const shared = this.#shared.get(key);
     const since = this.services.clock.now();
-    if (shared && passedMs(shared.since, since) < shared.sharedMs) return shared;
-    for (const [each, old] of this.#shared)
-      if (passedMs(old.since, since) >= old.sharedMs) this.#shared.delete(each);
+    if (shared && mayTake(shared, since)) {
+      shared.keys++;
+      return shared;
+    }
+    for (const [each, old] of this.#shared) if (!mayTake(old, since)) this.#shared.delete(each);
     const leaseId = plainLease(this.services.clock.randomId());
     const made: SharedLease = {
       leaseId,
       granted: inOwnContext(() => this.#grant(leaseId, lifetime)),
       since,
       sharedMs: Infinity,
+      keys: 1,
     };
     this.#shared.set(key, made);
     made.granted.then(

@@ -54,7 +54,7 @@ export interface OnceRun {
 }
 
 /** A result as it is kept: JSON, or bytes in base64; neither for undefined. */
-interface Kept {
+export interface Kept {
   readonly json?: unknown;
   readonly bytes?: string;
 }

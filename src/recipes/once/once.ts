@@ -148,7 +148,7 @@ export async function once<T>(
   if (!(found instanceof SlotRun)) return checked.plan.keepsResult ? replyOf<T>(found) : resultFor(found);
   const value: T = await found.run(work);
   if (!checked.plan.keepsResult) return { ran: true, value };
-  return { status: "done", result: found.result as T, replayed: false, run: undefined };
+  return { status: "done", result: resultOf(found.kept) as T, replayed: false, run: undefined };
 }
 
 once.history = history;

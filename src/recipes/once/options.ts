@@ -1,4 +1,3 @@
-import { createHash } from "node:crypto";
 import {
   checkInteger,
   checkOptions,
@@ -77,7 +76,8 @@ export function checkOnce(
   const rerun = checkChoice("rerun", given.rerun, { choices: RERUN, fallback: "never" });
   const ifRunning = checkChoice("ifRunning", given.ifRunning, { choices: IF_RUNNING, fallback: undefined });
   return {
-    wait: skips ? { ...limits, timeoutMs: limits.timeoutMs ?? SKIP_TIMEOUT_MS } : limits,
+    wait:
+      skips && ifRunning !== "wait" ? { ...limits, timeoutMs: limits.timeoutMs ?? SKIP_TIMEOUT_MS } : limits,
     lock,
     ...checkKeep(given.keep, slot),
     plan: {
@@ -122,5 +122,6 @@ function checkFingerprint(value: unknown): string | undefined {
   if (value === undefined) return undefined;
   if (typeof value !== "string" && !isBytes(value))
     throw typeError("fingerprint", "a string or a Uint8Array", value);
+  const { createHash } = process.getBuiltinModule("node:crypto");
   return createHash("sha256").update(value).digest("base64url");
 }

@@ -35,12 +35,14 @@ export type Verdict = {
   readonly seen: Seen;
   readonly isEmpty: boolean;
   readonly revision: bigint;
-} & (
-  | { readonly state: "free" }
-  | { readonly state: "expired" }
-  | ({ readonly state: "done" | "lost" | "missed" } & Found)
-  | ({ readonly state: "running"; readonly entry: RunningEntry } & Found)
-);
+} &
+  /** `isOwn`: but for a mark of this call. */
+  (
+    | { readonly state: "free"; readonly isOwn: boolean }
+    | { readonly state: "expired" }
+    | ({ readonly state: "done" | "lost" | "missed" } & Found)
+    | ({ readonly state: "running"; readonly entry: RunningEntry } & Found)
+  );
 
 interface Found {
   readonly run: OnceRun;
@@ -82,7 +84,7 @@ export abstract class Plan {
   abstract readonly at: MarkKey;
   /** As errors name it. */
   abstract readonly what: string;
-  /** Of the leases that its keys need, beginning with that of the mark. None: they stay until they're deleted. */
+  /** Of the leases that its keys need: of a mark that has begun, of one that has ended, and more. None: they stay until they're deleted. */
   readonly lifetimes: readonly Lifetime[] = [];
 
   constructor(
@@ -158,8 +160,8 @@ export abstract class Plan {
     const common = { seen, isEmpty: oldest.length === 0, revision: header.revision };
     if (state === "expired") return { state, ...common };
     const mark = last && (parseMark(last) ?? {});
-    if (state === "free" || !last || !mark || (ownId !== undefined && mark.id === ownId))
-      return { state: "free", ...common };
+    const isOwn = mark !== undefined && mark.id !== undefined && mark.id === ownId;
+    if (state === "free" || !last || !mark || isOwn) return { state: "free", ...common, isOwn };
     const run = runOf(mark);
     // A value of unknown form never lets the work run a second time.
     if (mark.state !== "started")
@@ -190,7 +192,7 @@ export abstract class Plan {
     return [];
   }
 
-  protected ends({ mark, leases: [leaseId = 0n] }: Ended): readonly Operation[] {
+  protected ends({ mark, leases: [, leaseId = 0n] }: Ended): readonly Operation[] {
     return [putMark(this.at, mark, leaseId)];
   }
 }

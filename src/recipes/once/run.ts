@@ -10,7 +10,7 @@ import { HeldScope } from "../../lock/hold/reentrancy.js";
 import type { Lease } from "../../lock/session/lease.js";
 import { abandon, type Claim, type Outcome, SlotWaiter } from "./claim.js";
 import { MarkLeases } from "./mark-leases.js";
-import { errorOf, keptOf, type Mark, parseMark, resultOf } from "./marks.js";
+import { errorOf, type Kept, keptOf, type Mark, parseMark } from "./marks.js";
 import type { Plan, Verdict } from "./plan.js";
 
 /** Why a slot must not be run. */
@@ -80,9 +80,9 @@ export class SlotRun {
     return this.claim.hold;
   }
 
-  /** What `work` has returned, as those see it who get it from the mark. */
-  get result(): unknown {
-    return resultOf(this.#end.result ?? {});
+  /** What `work` has returned, as it is kept. */
+  get kept(): Kept {
+    return this.#end.result ?? {};
   }
 
   /** @throws the error of `work`. @throws LockLostError when the lock was lost before the mark was put. */

@@ -2,11 +2,11 @@
 // is computed anew. etcd deletes it by its lease: no clock of a process decides how old a value is.
 //
 //   key               lease                         there:
-//   NAME//*run        for ttlMs + staleMs           the last run: who computes now, or why that failed
-//   NAME//*value      for ttlMs + staleMs           its result, after a success
-//   NAME//*fresh      for ttlMs, if staleMs > 0     the value is younger than ttlMs
+//   NAME//*run        for an hour, or longer        the last run: who computes now, or why that failed
+//   NAME//*value      for ttlMs + staleMs           the result of the last run that has succeeded
+//   NAME//*fresh      for ttlMs                     the value is younger than ttlMs
 import type { KeyValue, Operation } from "../../etcd/port.js";
-import { LockTimeoutError, RunFailedError } from "../../errors.js";
+import { EtcdUnavailableError, LockTimeoutError, RunFailedError } from "../../errors.js";
 import { checkFunction, checkInteger, checkName } from "../../base/options/check.js";
 import { type CheckedLock, checkLock, checkQueueWait, QUEUE_WAIT_OPTIONS } from "../../base/options/lock.js";
 import { newController } from "../../base/util/abort.js";
@@ -16,9 +16,11 @@ import { assertNoDeadlock } from "../../lock/hold/acquire.js";
 import type { AcquireTarget } from "../../lock/hold/events.js";
 import type { Lock } from "../../lock/hold/hold.js";
 import { type LeaseSource, leaseSourceOf, type SessionSource } from "../../lock/session/cluster.js";
+import type { EtcdServices } from "../../lock/session/connection.js";
 import type { WaitOptions } from "../../lock/session/session-options.js";
-import { type Mark, type MarkKey, parseMark, putMark, resultOf } from "./marks.js";
+import { type Kept, type MarkKey, parseMark, putMark, resultOf } from "./marks.js";
 import { type Ended, NO_MARK, Plan, type PlanOptions, type PlanParts, type Verdict } from "./plan.js";
+import { askBy } from "../../observe/inspect.js";
 import { claimed, SlotRun } from "./run.js";
 import { MarkSpace } from "./slots.js";
 
@@ -27,12 +29,17 @@ const MIN_TTL_MS = 2000;
 const MAX_MS = 366 * 86_400_000;
 /** Of etcd, for the claim of a refresh. */
 const REFRESH_TIMEOUT_MS = 5000;
+/** After a refresh that failed. */
+const REFRESH_PAUSE_MS = 1000;
+/** Longer than a computation takes: while its mark is there, those who ask wait for it. */
+const RUN_MS = 3_600_000;
+const NO_ERROR = { name: "Error", code: undefined, message: "" };
 const SHARE_OPTIONS = ["ttlMs", "staleMs", "onRefreshError", "label"] as const;
 
 export interface ShareOptions extends WaitOptions {
   /**
-   * How long a value is given to others: milliseconds, 2000 to 366 days. It ends up to an eighth sooner, by the clock of etcd, which
-   * counts in whole seconds; and later only after an election of etcd's leader, which begins all leases anew.
+   * How long a value is given to others: milliseconds, 2000 to 366 days. It ends up to a second and an eighth sooner, by the clock of etcd;
+   * and later only after an election of etcd's leader, which begins all leases anew, or if etcd raises short TTLs.
    */
   readonly ttlMs: number;
   /**
@@ -40,7 +47,10 @@ export interface ShareOptions extends WaitOptions {
    * @default 0
    */
   readonly staleMs?: number | undefined;
-  /** Gets what `compute` threw when it was called for a value that is stale: no call waits for that. @default none */
+  /**
+   * Gets what `compute` threw when it was called for a value that is stale, or why it was not called: no call waits for that. The next try
+   * comes with a call, after a second. @default none
+   */
   readonly onRefreshError?: ((error: unknown) => void) | undefined;
   /** As in `LockOptions`. @default none */
   readonly label?: string | undefined;
@@ -69,7 +79,7 @@ const REFRESHES: PlanOptions = { ...WAITS, ifRunning: "skip", skips: true };
 class SharePlan extends Plan {
   readonly at: MarkKey;
   readonly #value: MarkKey;
-  readonly #fresh: MarkKey | undefined;
+  readonly #fresh: MarkKey;
   override readonly lifetimes;
 
   constructor(key: string, { ttlMs, staleMs }: CheckedShare, parts: PlanParts) {
@@ -77,25 +87,29 @@ class SharePlan extends Plan {
     const space = MarkSpace.of(parts.services, key);
     this.at = space.shared("run");
     this.#value = space.shared("value");
-    this.#fresh = staleMs > 0 ? space.shared("fresh") : undefined;
-    const all = { ms: ttlMs + staleMs, atLeast: false };
-    this.lifetimes = this.#fresh ? [all, { ms: ttlMs, atLeast: false }] : [all];
+    this.#fresh = space.shared("fresh");
+    const all = ttlMs + staleMs;
+    this.lifetimes = [
+      { ms: Math.max(all, RUN_MS), atLeast: true },
+      { ms: all, atLeast: false },
+      { ms: ttlMs, atLeast: false },
+    ];
   }
 
   get what(): string {
     return `the value of "${this.lock}"`;
   }
 
-  /** For the value and, if it may be stale, its freshness. */
+  /** For the value and its freshness. */
   reads(): readonly (MarkKey & { readonly keysOnly?: true })[] {
-    return [this.#value, ...(this.#fresh ? [{ ...this.#fresh, keysOnly: true } as const] : [])];
+    return [this.#value, { ...this.#fresh, keysOnly: true }];
   }
 
-  /** What `reads` have found. */
-  found([values = [], fresh]: readonly (readonly KeyValue[])[]):
-    { readonly kv: KeyValue; readonly isFresh: boolean } | undefined {
+  /** The value that `reads` have found, if it is one of ours. */
+  found([values = [], fresh = []]: readonly (readonly KeyValue[])[]): Found | undefined {
     const [kv] = values;
-    return kv && { kv, isFresh: fresh === undefined || fresh.length > 0 };
+    const result = kv && parseMark(kv)?.result;
+    return result && { kv, result, isFresh: fresh.length > 0 };
   }
 
   override mayRun(found: Verdict): boolean {
@@ -118,60 +132,75 @@ class SharePlan extends Plan {
     };
   }
 
-  protected override ends({ mark, leases: [leaseId = 0n, freshLease] }: Ended): readonly Operation[] {
+  protected override ends({ mark, leases: [runLease = 0n, leaseId = 0n, freshLease = 0n] }: Ended) {
     const { result, ...run } = mark;
-    return [
-      putMark(this.at, run, leaseId),
-      ...(result ? [putMark(this.#value, mark, leaseId)] : []),
-      ...(result && this.#fresh && freshLease !== undefined
-        ? [{ kind: "put", ...this.#fresh, value: "", leaseId: freshLease } as const]
-        : []),
-    ];
+    const ended = putMark(this.at, run, runLease);
+    if (!result) return [ended];
+    const fresh = { kind: "put", ...this.#fresh, value: "", leaseId: freshLease } as const;
+    return [ended, putMark(this.#value, mark, leaseId), fresh];
   }
 }
 
-/** A call in this process, which all callers of the same key share. */
-class Flight<T> {
-  readonly value: Promise<T>;
+interface Found {
+  readonly kv: KeyValue;
+  readonly result: Kept;
+  readonly isFresh: boolean;
+}
+
+/** A call in this process, which all callers share that ask for the same in the same way. */
+class Flight {
+  readonly #result: Promise<Kept>;
   readonly #stop = newController();
   #callers = 0;
 
   /** `onOver`: no further caller may join. */
   constructor(
-    start: (signal: AbortSignal) => Promise<T>,
+    start: (signal: AbortSignal) => Promise<Kept>,
     private readonly onOver: () => void,
   ) {
-    this.value = start(this.#stop.signal);
-    this.value.then(onOver, onOver);
+    this.#result = start(this.#stop.signal);
+    this.#result.then(onOver, onOver);
   }
 
   /** When all of them have given up, nobody waits any longer; a computation that has begun goes on. */
-  join({ signal, timeoutMs }: WaitOptions, key: string, services: LeaseSource["services"]): Promise<T> {
+  async join<T>({ signal, timeoutMs }: WaitOptions, key: string, services: EtcdServices): Promise<T> {
     this.#callers++;
-    return settleWithin(this.value, { signal, timeoutMs }, services, {
+    const { hosts } = services.client;
+    const result = await settleWithin(this.#result, { signal, timeoutMs }, services, {
       onTimeout: () =>
-        new LockTimeoutError(key, timeoutMs ?? 0, undefined, undefined, "its value was still being computed"),
+        hosts.attemptsFail
+          ? new EtcdUnavailableError(`share "${key}"`, hosts.whyUnanswered(timeoutMs))
+          : new LockTimeoutError(
+              key,
+              timeoutMs ?? 0,
+              undefined,
+              undefined,
+              "its value was still being computed",
+            ),
       onGiveUp: () => {
         if (--this.#callers > 0) return;
         this.onOver();
         this.#stop.abort();
       },
     });
+    // No caller sees what another one does with its value.
+    return resultOf(structuredClone(result)) as T;
   }
 }
 
-const flights = new WeakMap<LeaseSource["services"], Map<string, Flight<unknown>>>();
+/** Under way, by their source, which may end, and by what they ask for. */
+const flights = new WeakMap<LeaseSource, Map<string, Flight>>();
 
-function flightsOf(services: LeaseSource["services"]): Map<string, Flight<unknown>> {
-  let known = flights.get(services);
-  if (known === undefined) flights.set(services, (known = new Map<string, Flight<unknown>>()));
+function flightsOf(source: LeaseSource): Map<string, Flight> {
+  let known = flights.get(source);
+  if (known === undefined) flights.set(source, (known = new Map<string, Flight>()));
   return known;
 }
 
 /**
  * Resolves with a value that one process computes for all: those who ask meanwhile, in any process, wait and get the same value, or
  * a RunFailedError if `compute` threw. If that process dies, the next one that waits computes. The value is given to later calls for
- * `ttlMs`, which costs one read each; calls of one process that are under way at the same time share one. An error is not given
+ * `ttlMs`, which costs one read each; calls with the same source and times that are under way at the same time share one. An error is not given
  * to later calls. The value is what JSON makes of what `compute` returned, or bytes, for the process that has computed it, too: at most
  * 65,536 bytes.
  *
@@ -180,7 +209,7 @@ function flightsOf(services: LeaseSource["services"]): Map<string, Flight<unknow
  * @param compute gets the lock. It should stop when `lock.signal` aborts. If calls of one process differ, that of the first one counts.
  * @throws what `compute` threw, if this process has called it. @throws {RunFailedError} if another process has.
  * @throws {ResultNotKeptError} if `compute` has returned what can't be kept. @throws {LockLostError} if the lock was lost meanwhile.
- * @throws {LockTimeoutError} after `timeoutMs`. @throws {DeadlockError} inside the computation of the same key.
+ * @throws {EtcdUnavailableError} if etcd does not answer the read within 5 s. @throws {LockTimeoutError} after `timeoutMs`. @throws {DeadlockError} inside the computation of the same key.
  * @throws {SessionLostError | SessionClosedError | EtcdRefusedError} as `Mutex.lock`. @throws {TypeError | RangeError} on bad arguments.
  */
 // eslint-disable-next-line max-params -- public: the options come last, as everywhere
@@ -203,14 +232,15 @@ export async function share<T>(
   signal?.throwIfAborted();
   const target = { source: leases, kind: "mutex", name: key, options: checked.lock } as const;
   assertNoDeadlock(target);
-  const known = flightsOf(services);
-  const there = known.get(key) as Flight<T> | undefined;
+  const known = flightsOf(leases);
+  const id = `${checked.ttlMs} ${checked.staleMs} ${key}`;
+  const there = known.get(id);
   if (there) return there.join({ signal, timeoutMs }, key, services);
-  const flight: Flight<T> = new Flight(
+  const flight: Flight = new Flight(
     (stop) => shared(target, { compute, checked, signal: stop }),
-    () => void (known.get(key) === flight && known.delete(key)),
+    () => void (known.get(id) === flight && known.delete(id)),
   );
-  known.set(key, flight);
+  known.set(id, flight);
   return flight.join({ signal, timeoutMs }, key, services);
 }
 
@@ -226,34 +256,37 @@ function checkShare(options: ShareOptions): CheckedShare {
   };
 }
 
-interface Sharing<T> {
-  readonly compute: (lock: Lock) => T | PromiseLike<T>;
+interface Sharing {
+  readonly compute: (lock: Lock) => unknown;
   readonly checked: CheckedShare;
   readonly signal: AbortSignal;
 }
 
-async function shared<T>(target: AcquireTarget, { compute, checked, signal }: Sharing<T>): Promise<T> {
+async function shared(target: AcquireTarget, { compute, checked, signal }: Sharing): Promise<Kept> {
   const { services } = target.source;
   const plan = new SharePlan(target.name, checked, { services, options: WAITS });
-  const { ranges } = await services.client.ranges(plan.reads(), { what: `read ${plan.what}`, signal });
+  const question = { what: `read ${plan.what}`, wait: { signal, timeoutMs: undefined } };
+  const { ranges } = await askBy(services, question, ({ policy }) =>
+    services.client.ranges(plan.reads(), policy),
+  );
   const found = plan.found(ranges.map(({ kvs }) => kvs));
-  if (found) {
-    if (!found.isFresh) refresh(target, compute, checked);
-    return valueIn<T>(parseMark(found.kv));
+  if (found?.isFresh) return found.result;
+  if (found && checked.staleMs > 0) {
+    refresh(target, compute, checked);
+    return found.result;
   }
   const run = await claimed(target, plan, { signal, timeoutMs: undefined, rejoin: false });
   if (run instanceof SlotRun) {
     await run.run(compute);
-    return run.result as T;
+    return run.kept;
   }
-  if (!("mark" in run))
-    throw new RunFailedError(plan.what, { name: "Error", code: undefined, message: run.state });
-  if (run.mark.error) throw new RunFailedError(plan.what, run.mark.error);
-  return valueIn<T>(run.mark);
+  const { result, error = NO_ERROR } = "mark" in run ? run.mark : {};
+  if (result) return result;
+  throw new RunFailedError(plan.what, error);
 }
 
 /** What refreshes now, by its cluster and key. */
-const refreshing = new WeakMap<LeaseSource["services"], Set<string>>();
+const refreshing = new WeakMap<EtcdServices, Set<string>>();
 
 /** In the background, if no process does so yet. It outlives the call, and its async context. */
 function refresh(target: AcquireTarget, compute: (lock: Lock) => unknown, checked: CheckedShare): void {
@@ -270,11 +303,12 @@ function refresh(target: AcquireTarget, compute: (lock: Lock) => unknown, checke
     });
     if (run instanceof SlotRun) await run.run(compute);
   });
-  refreshed
-    .catch(
-      (error: unknown) => void (checked.onRefreshError && tellOutside(() => checked.onRefreshError?.(error))),
-    )
-    .finally(() => here.delete(name));
+  const { clock } = source.services;
+  const over = (): void => void here.delete(name);
+  refreshed.then(over, (error: unknown) => {
+    // What fails is not tried again by each call.
+    clock.after(REFRESH_PAUSE_MS, over).unref?.();
+    const { onRefreshError } = checked;
+    if (onRefreshError) tellOutside(() => onRefreshError(error));
+  });
 }
-
-const valueIn = <T>(mark: Partial<Mark> | undefined): T => resultOf(mark?.result ?? {}) as T;

@@ -22,7 +22,7 @@ export class MarkSpace {
     this.#base = `${start}//`;
   }
 
-  static of(services: PlanParts["services"], name: string): MarkSpace {
+  static of(services: Parameters<typeof pathOf>[0], name: string): MarkSpace {
     return new MarkSpace(`${MARKS}${pathOf(services, name)}`);
   }
 
@@ -204,6 +204,9 @@ export class SlotPlan extends Plan {
   }
 }
 
+/** A run that was lost is known as such for so long from its begin on, at least. */
+const LOST_MS = 3_600_000;
+
 /** A text of a name: each has a lock of its own, and a mark that expires. */
 export class TextPlan extends Plan {
   readonly at: MarkKey;
@@ -217,7 +220,11 @@ export class TextPlan extends Plan {
     const encoded = encodeURIComponent(slot);
     super(lockOf(name, slot), parts);
     this.at = MarkSpace.of(parts.services, name).text(encoded);
-    this.lifetimes = [{ ms: parts.keepMs, atLeast: true }];
+    const { keepMs } = parts;
+    this.lifetimes = [
+      { ms: Math.max(keepMs, LOST_MS), atLeast: true },
+      { ms: keepMs, atLeast: true },
+    ];
   }
 
   get what(): string {

@@ -143,6 +143,39 @@ describe("catchUp", () => {
     expect(failed).toMatchObject({ state: "failed", error: { message: "no disk" } });
   });
 
+  test("tells what was missed at once, also if the work fails then", async () => {
+    const missed: (readonly number[])[] = [];
+    const fails = (): never => {
+      throw new Error("no disk");
+    };
+    const options = {
+      missed: "last",
+      onMissed: (slots: readonly number[]) => void missed.push(slots),
+    } as const;
+
+    expect(
+      await reasonOf(catchUp(two.cluster, "told at once", hours(0, 1, 2), fails, options)),
+    ).toMatchObject({
+      message: "no disk",
+    });
+    expect(missed).toEqual([hours(0, 1)]);
+  });
+
+  test.each([
+    { missed: "some" },
+    { missed: "last", graceMs: -1 },
+    { missed: "last", keep: -1 },
+    { missed: "last", keep: { ms: 1000 } },
+    { missed: "last", rerun: "always" },
+    { missed: "last", onMissed: 7 },
+    {},
+  ])("refuses bad options before it writes anything: %o", async (options) => {
+    const call = catchUp(two.cluster, "refused", hours(0, 1), () => undefined, options as never);
+
+    expect(await reasonOf(call)).toMatchObject({ message: expect.stringMatching(/^Expected/) as string });
+    expect(await once.history(two.cluster, "refused")).toEqual([]);
+  });
+
   test("never runs what has expired", async () => {
     for (const slot of hours(5, 6)) await once(two.cluster, "expired", slot, () => undefined, { keep: 1 });
 

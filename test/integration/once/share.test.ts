@@ -6,6 +6,7 @@ import {
   connect,
   ResultNotKeptError,
   RunFailedError,
+  Session,
   share,
   type ShareOptions,
 } from "../../../src/index.js";
@@ -95,14 +96,15 @@ describe("share", () => {
     const calls = Array.from({ length: 5 }, () => share(two.cluster, "fresh", never, TTL));
 
     expect(await Promise.all(calls)).toEqual(calls.map(() => "value"));
-    expect(await meterOf.read()).toEqual({ Range: 1 });
+    expect(await meterOf.read()).toEqual({ Txn: 1 });
   });
 
-  test("computes anew when the value has expired, and leaves nothing behind", async () => {
+  test("computes anew when the value has expired, and leaves no value behind", async () => {
     let computed = 0;
     const next = () => share(two.cluster, "expires", () => ++computed, { ttlMs: 2000 });
     expect([await next(), await next()]).toEqual([1, 1]);
-    await expect.poll(() => living("expires"), { timeout: 20_000 }).toEqual([]);
+    // That of the run says who computes.
+    await expect.poll(() => living("expires"), { timeout: 20_000 }).toEqual(["run"]);
 
     expect(await next()).toBe(2);
   });
@@ -162,6 +164,41 @@ describe("share", () => {
       end("value");
       expect([await first, await next]).toEqual(["value", "value"]);
     }));
+
+  test("gives each caller a value of its own, and to none what another source, or another time, has asked for", async () => {
+    const compute = () => ({ list: [1] });
+    const [one, other] = await Promise.all([
+      share(two.cluster, "own", compute, TTL),
+      share(two.cluster, "own", compute, TTL),
+    ]);
+    one.list.push(2);
+    expect(other).toEqual({ list: [1] });
+
+    const { begun, end, compute: slowly } = slow<string>();
+    const closed = reasonOf(share(two.session, "sources", slowly, TTL));
+    await begun;
+    const waits = share(two.cluster, "sources", () => "by another", TTL);
+    const session = await Session.open(two.cluster, { ttlSeconds: 4 });
+    const given = reasonOf(share(session, "sources", never, TTL));
+    await session.close({ drainMs: 0 });
+    expect(await given).toMatchObject({ code: "SESSION_CLOSED" });
+    end("value");
+    expect([await closed, await waits]).toEqual([undefined, "value"]);
+  });
+
+  test("gives nobody a value that is stale for him, whatever the others allow", async () => {
+    await share(two.cluster, "strict", () => "old", { ttlMs: 2000, staleMs: 60_000 });
+    await expect.poll(() => living("strict"), { timeout: 20_000 }).toEqual(["run", "value"]);
+
+    expect(await share(two.cluster, "strict", () => "new", { ttlMs: 2000 })).toBe("new");
+  });
+
+  test("computes anew over a value that is none of ours", async () => {
+    await two.etcd.etcdctl(["put", "/leasehold/once/garbage//*value", "{}"]);
+    await two.etcd.etcdctl(["put", "/leasehold/once/garbage//*fresh", ""]);
+
+    expect(await share(two.cluster, "garbage", () => "value", TTL)).toBe("value");
+  });
 
   test("refuses to wait for itself, and a value that can't be kept", async () => {
     const inside = share(two.cluster, "inside", () => share(two.cluster, "inside", never, TTL), TTL);

@@ -15,7 +15,10 @@ function world() {
   const grantedNext = async (): Promise<void> => {
     await settle();
     const grant = grants().at(-1)!;
-    const { leaseId, ttlSeconds } = grant.request as { readonly leaseId: bigint; readonly ttlSeconds: number };
+    const { leaseId, ttlSeconds } = grant.request as {
+      readonly leaseId: bigint;
+      readonly ttlSeconds: number;
+    };
     grant.answer({ header: cluster.member.header, leaseId, ttlSeconds });
     await settle();
   };
@@ -39,6 +42,19 @@ test("marks of an eighth of their time share a lease, which lasts for the time a
   expect(grants().map(({ request }) => (request as { ttlSeconds: number }).ttlSeconds)).toEqual([
     97_200, 97_200,
   ]);
+});
+
+test("a lease has a thousand keys at most, as etcd deletes all of them at once", async () => {
+  const { leases, grantedNext, signal } = world();
+  const first = leases.for([DAY], signal);
+  await grantedNext();
+  for (let n = 1; n < 1000; n++) expect(await leases.for([DAY], signal)).toEqual(await first);
+  expect(leases.has([DAY])).toBe(false);
+  const next = leases.for([DAY], signal);
+  await grantedNext();
+
+  expect(await next).not.toEqual(await first);
+  expect(leases.has([DAY])).toBe(true);
 });
 
 test("etcd goes on while the machine is suspended: a mark gets a lease of its own after that", async () => {

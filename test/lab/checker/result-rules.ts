@@ -11,6 +11,9 @@ import { FOREVER } from "./spans.js";
 /** Marks may go so much sooner than their time: by the way of a put to etcd, and as its clock drifts. */
 const EARLY_MS = 300;
 
+/** A run that was lost is known as such for so long. */
+const LOST_MS = 3_600_000;
+
 /** What a mark says, from its put until the next one, or its deletion. */
 interface State {
   readonly event: ServerEvent;
@@ -197,8 +200,8 @@ function wrongBefore(facts: Facts, { before, mark, event }: State, step: Worked)
 }
 
 /**
- * A mark is kept for its time from the end of the work on, or from the call on if that has not ended. One whose work has not begun is
- * given back.
+ * A mark is kept for its time from the end of the work on, and for an hour from the call on if that has not ended. One whose work has not
+ * begun is given back.
  */
 function goneTooSoon(facts: Facts, before: State, step: Worked): string | undefined {
   if (facts.sights.length === 0) return undefined;
@@ -216,7 +219,7 @@ function goneTooSoon(facts: Facts, before: State, step: Worked): string | undefi
   );
   if (since === undefined) return undefined;
   const keptMs = Number(before.to - since.t) / 1e6;
-  return keptMs < KEEP_MS - EARLY_MS
+  return keptMs < (isEnded ? KEEP_MS - EARLY_MS : LOST_MS)
     ? `though its mark was kept for ${keptMs.toFixed(0)} ms only`
     : undefined;
 }

@@ -65,6 +65,17 @@ export const RESULTS: readonly Mutant[] = [
     ],
   },
   {
+    name: "lost-run-forgotten",
+    wrong: "lets the mark of a run that has not ended expire as early as one that has",
+    patches: [
+      {
+        file: "recipes/once/slots.js",
+        from: "{ ms: Math.max(keepMs, LOST_MS), atLeast: true },",
+        to: "{ ms: keepMs, atLeast: true },",
+      },
+    ],
+  },
+  {
     name: "lost-run-repeated",
     wrong: "runs a slot again whose run was lost, without being asked to",
     patches: [

@@ -196,5 +196,6 @@ export const MUTANT_HUNTS: Readonly<Record<string, Ground>> = {
   "replay-of-another-fingerprint": at(ASKED),
   "expired-mark-believed": at({ ...ASKED, processes: 1, lanes: 3 }),
   "told-done-before-the-result": at(ASKED),
+  "lost-run-forgotten": at({ ...ASKED, seconds: 60, requests: 900 }),
   "lost-run-repeated": at(ASKED),
 };

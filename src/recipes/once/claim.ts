@@ -75,7 +75,7 @@ export class SlotWaiter implements TurnWaiter<Outcome> {
   /** Claims the slot if it may be run and the queue is empty: by a second attempt if its marks aren't as they were seen. */
   async #try(): Promise<Outcome> {
     let seen = NO_MARK;
-    if (!MarkLeases.of(this.lease.services).has(this.plan.lifetimes)) {
+    if (!MarkLeases.of(this.lease.services).has(this.plan.begun)) {
       // Without a need, no lease is granted.
       const found = await this.#look();
       if (!this.#mayClaim(found)) return this.#wait(found);
@@ -121,17 +121,19 @@ export class SlotWaiter implements TurnWaiter<Outcome> {
    * Puts with the leases of the plan. etcd does not say which lease it doesn't have: while that of the session lives, it's one of these,
    * which are granted anew; or the delay lease, if an entry is put with that, too.
    */
-  async #withLeases<T>(
+  async #withLeases<T extends JoinedEntry | TxnAnswer | undefined>(
     delay: DelayLease | undefined,
     put: (leases: readonly bigint[], onLeaseGone: { readonly onLeaseGone?: undefined }) => Promise<T>,
   ): Promise<T> {
     const { lease, plan } = this;
-    if (plan.lifetimes.length === 0) return put([], {});
+    if (plan.begun.length === 0) return put([], {});
     const marks = MarkLeases.of(lease.services);
     for (let tries = 1; ; tries++) {
-      const leases = await marks.for(plan.lifetimes, lease.signal);
+      const leases = await marks.for(plan.begun, lease.signal);
       try {
-        return await put(leases, { onLeaseGone: undefined });
+        const done = await put(leases, { onLeaseGone: undefined });
+        if (hasPut(done)) marks.used(leases);
+        return done;
       } catch (error) {
         if (!(error instanceof LeaseNotFoundError)) throw error;
         marks.forget(leases);
@@ -271,6 +273,10 @@ async function undoIf(lease: Lease, { at, path, text }: Plan, when: Compare): Pr
   const policy = { ...lease.policy(`give back ${text}`), untilConfirmed: true };
   await lease.inFlight.track(lease.services.client.txn(txn, policy)).catch(() => undefined);
 }
+
+/** Of an entry that was put, or was not, or of a transaction. */
+const hasPut = (done: JoinedEntry | TxnAnswer | undefined): boolean =>
+  done !== undefined && !("succeeded" in done && !done.succeeded);
 
 const isSame = (a: Seen, b: Seen): boolean => a.mark === b.mark && a.oldMark === b.oldMark;
 

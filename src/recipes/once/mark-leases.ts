@@ -30,7 +30,7 @@ interface SharedLease {
   readonly since: Moment;
   /** New keys may use it for so long after that: Infinity until it is granted. */
   sharedMs: number;
-  /** So many keys may have it. */
+  /** So many keys have been put with it. */
   keys: number;
 }
 
@@ -74,6 +74,11 @@ export class MarkLeases {
     return shared.map(({ leaseId }) => leaseId);
   }
 
+  /** A key was put with each. */
+  used(leases: readonly bigint[]): void {
+    for (const shared of this.#shared.values()) if (leases.includes(shared.leaseId)) shared.keys++;
+  }
+
   /** etcd has none of them any more: somebody has revoked it, or this process has stood still for long. */
   forget(leases: readonly bigint[]): void {
     for (const [key, { leaseId }] of this.#shared) if (leases.includes(leaseId)) this.#shared.delete(key);
@@ -88,10 +93,7 @@ export class MarkLeases {
     const key = keyOf(lifetime);
     const shared = this.#shared.get(key);
     const since = this.services.clock.now();
-    if (shared && mayTake(shared, since)) {
-      shared.keys++;
-      return shared;
-    }
+    if (shared && mayTake(shared, since)) return shared;
     for (const [each, old] of this.#shared) if (!mayTake(old, since)) this.#shared.delete(each);
     const leaseId = plainLease(this.services.clock.randomId());
     const made: SharedLease = {
@@ -99,7 +101,7 @@ export class MarkLeases {
       granted: inOwnContext(() => this.#grant(leaseId, lifetime)),
       since,
       sharedMs: Infinity,
-      keys: 1,
+      keys: 0,
     };
     this.#shared.set(key, made);
     made.granted.then(

@@ -64,7 +64,7 @@ export interface PlanParts {
 export interface Begun {
   readonly mark: Mark;
   readonly seen: Seen;
-  /** One for each lifetime of the plan. */
+  /** One for each lifetime. */
   readonly leases: readonly bigint[];
 }
 
@@ -84,8 +84,10 @@ export abstract class Plan {
   abstract readonly at: MarkKey;
   /** As errors name it. */
   abstract readonly what: string;
-  /** Of the leases that its keys need: of a mark that has begun, of one that has ended, and more. None: they stay until they're deleted. */
-  readonly lifetimes: readonly Lifetime[] = [];
+  /** Of the lease of a mark that has begun. None: it stays until it's deleted. */
+  readonly begun: readonly Lifetime[] = [];
+  /** Of the leases of what the end puts, beginning with that of the mark. */
+  readonly ended: readonly Lifetime[] = [];
 
   constructor(
     /** The name of its lock. */
@@ -192,7 +194,7 @@ export abstract class Plan {
     return [];
   }
 
-  protected ends({ mark, leases: [, leaseId = 0n] }: Ended): readonly Operation[] {
+  protected ends({ mark, leases: [leaseId = 0n] }: Ended): readonly Operation[] {
     return [putMark(this.at, mark, leaseId)];
   }
 }

@@ -134,7 +134,7 @@ export class SlotRun {
       const answer = await this.#putEnd(leave, mark, onUnanswered);
       if (answer.succeeded) return answer;
       // A run of a higher slot may have deleted the mark. One that expires proves nothing.
-      const mayBeGone = (doubted || isRepeated()) && this.plan.lifetimes.length === 0;
+      const mayBeGone = (doubted || isRepeated()) && this.plan.ended.length === 0;
       return { ...answer, succeeded: isEnded(answer.ranges[0]?.kvs[0], mark.id, mayBeGone) };
     } catch (error) {
       lease.signal.throwIfAborted();
@@ -153,11 +153,13 @@ export class SlotRun {
     const marks = MarkLeases.of(services);
     let leases: readonly bigint[] = [];
     const put = async (): Promise<TxnAnswer> => {
-      leases = await marks.for(plan.lifetimes, signal);
+      leases = await marks.for(plan.ended, signal);
       const txn = plan.endTxn(leave, { mark, leases, lowest: claim.lowest });
       // Only a lease of the mark can be gone: it puts with no other.
       const policy = { ...lease.policy(`mark as run ${plan.text}`), onLeaseGone: undefined, onUnanswered };
-      return client.txn(txn, policy);
+      const answer = await client.txn(txn, policy);
+      marks.used(leases);
+      return answer;
     };
     const failed = (error: unknown): void => {
       const isGone = error instanceof LeaseNotFoundError;

@@ -80,7 +80,8 @@ class SharePlan extends Plan {
   readonly at: MarkKey;
   readonly #value: MarkKey;
   readonly #fresh: MarkKey;
-  override readonly lifetimes;
+  override readonly begun;
+  override readonly ended;
 
   constructor(key: string, { ttlMs, staleMs }: CheckedShare, parts: PlanParts) {
     super(key, parts);
@@ -89,11 +90,8 @@ class SharePlan extends Plan {
     this.#value = space.shared("value");
     this.#fresh = space.shared("fresh");
     const all = ttlMs + staleMs;
-    this.lifetimes = [
-      { ms: Math.max(all, RUN_MS), atLeast: true },
-      { ms: all, atLeast: false },
-      { ms: ttlMs, atLeast: false },
-    ];
+    this.begun = [{ ms: Math.max(all, RUN_MS), atLeast: true }];
+    this.ended = [...this.begun, { ms: all, atLeast: false }, { ms: ttlMs, atLeast: false }];
   }
 
   get what(): string {

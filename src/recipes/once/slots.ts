@@ -210,7 +210,8 @@ const LOST_MS = 3_600_000;
 /** A text of a name: each has a lock of its own, and a mark that expires. */
 export class TextPlan extends Plan {
   readonly at: MarkKey;
-  override readonly lifetimes;
+  override readonly begun;
+  override readonly ended;
 
   constructor(
     private readonly name: string,
@@ -221,10 +222,8 @@ export class TextPlan extends Plan {
     super(lockOf(name, slot), parts);
     this.at = MarkSpace.of(parts.services, name).text(encoded);
     const { keepMs } = parts;
-    this.lifetimes = [
-      { ms: Math.max(keepMs, LOST_MS), atLeast: true },
-      { ms: keepMs, atLeast: true },
-    ];
+    this.begun = [{ ms: Math.max(keepMs, LOST_MS), atLeast: true }];
+    this.ended = [{ ms: keepMs, atLeast: true }];
   }
 
   get what(): string {

@@ -19,7 +19,7 @@ export const RESULTS: readonly Mutant[] = [
     patches: [
       {
         file: "recipes/once/run.js",
-        from: "(doubted || isRepeated()) && this.plan.lifetimes.length === 0;",
+        from: "(doubted || isRepeated()) && this.plan.ended.length === 0;",
         to: "doubted || isRepeated();",
       },
     ],
@@ -70,8 +70,8 @@ export const RESULTS: readonly Mutant[] = [
     patches: [
       {
         file: "recipes/once/slots.js",
-        from: "{ ms: Math.max(keepMs, LOST_MS), atLeast: true },",
-        to: "{ ms: keepMs, atLeast: true },",
+        from: "Math.max(keepMs, LOST_MS)",
+        to: "keepMs",
       },
     ],
   },

@@ -14,17 +14,6 @@ export const RESULTS: readonly Mutant[] = [
     ],
   },
   {
-    name: "missing-mark-taken-for-expired",
-    wrong: "takes a mark that was never put for one that has expired since",
-    patches: [
-      {
-        file: "recipes/once/run.js",
-        from: "(doubted || isRepeated()) && this.plan.ended.length === 0;",
-        to: "doubted || isRepeated();",
-      },
-    ],
-  },
-  {
     name: "replay-of-another-fingerprint",
     wrong: "compares the key of a request alone",
     patches: [

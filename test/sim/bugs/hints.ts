@@ -187,12 +187,6 @@ export const MUTANT_HUNTS: Readonly<Record<string, Ground>> = {
   }),
   "writes-reordered": at({ ...OVER, faults: ["delete-key"] }),
   "result-without-its-mark": at(ASKED),
-  "missing-mark-taken-for-expired": at({
-    ...ASKED,
-    ttlSeconds: 2,
-    gapMs: [50, 500],
-    faults: ["link-lose-answers", "suspend-holder"],
-  }),
   "replay-of-another-fingerprint": at(ASKED),
   "expired-mark-believed": at({ ...ASKED, processes: 1, lanes: 3 }),
   "told-done-before-the-result": at(ASKED),

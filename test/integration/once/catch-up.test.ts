@@ -1,6 +1,7 @@
 // Ticks that nobody was there to run: run late, in order, once, or told as missed.
 import { Cron } from "croner";
-import { describe, expect, test } from "vitest";
+import cron from "node-cron";
+import { describe, expect, test, vi } from "vitest";
 import { catchUp, type CatchUpOptions, once, type Tick } from "../../../src/index.js";
 import { meter } from "../../support/fixtures/spent.js";
 import { reasonOf, twoSessions } from "../../support/fixtures/two-sessions.js";
@@ -257,4 +258,39 @@ describe("the ticks of croner", () => {
       expect(ran.every((slot, n) => n === 0 || slot - ran[n - 1]! === HOUR)).toBe(true);
     },
   );
+});
+
+describe("the ticks of node-cron", () => {
+  /** The next ones, as it would have said at that time. */
+  const ticksOf = (pattern: string, from: string, count: number): Date[] => {
+    vi.useFakeTimers({ toFake: ["Date"], now: new Date(from) });
+    const task = cron.createTask(pattern, () => undefined, { timezone: "Europe/Berlin" });
+    try {
+      return task.getNextRuns(count);
+    } finally {
+      void task.destroy();
+      vi.useRealTimers();
+    }
+  };
+
+  test.each([
+    [
+      "the night without a 02:30, for which it has none",
+      "2026-03-27T23:00:00Z",
+      ["2026-03-28T01:30:00.000Z", "2026-03-30T00:30:00.000Z"],
+    ],
+    [
+      "the night with two, of which it has one",
+      "2026-10-23T22:00:00Z",
+      ["2026-10-24T00:30:00.000Z", "2026-10-25T01:30:00.000Z"],
+    ],
+  ])("are run once in %s", async (what, from, expected) => {
+    const ticks = ticksOf("30 2 * * *", from, 2);
+    // Two replicas come back together.
+    const name = `node-cron/${what}`;
+    const results = await Promise.all([1, 2].map(() => caughtUp(name, ticks, { missed: "all" })));
+
+    const ran = results.flatMap((each) => each.ran).sort();
+    expect(ran.map((slot) => new Date(slot).toISOString())).toEqual(expected);
+  });
 });

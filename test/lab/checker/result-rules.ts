@@ -226,7 +226,7 @@ function goneTooSoon(facts: Facts, before: State, step: Worked): string | undefi
 
 /**
  * I31: a run whose work has ended, and that has released its lock, has ended its mark in the same transaction; unless etcd has refused to
- * store it, which the call was told.
+ * store it, which a call was told whose work has not failed.
  */
 export const marksEnd: Rule = (facts) => {
   const ended = facts.steps.results.filter((step) => step.k === "settled-work");
@@ -242,6 +242,9 @@ export const marksEnd: Rule = (facts) => {
     const states = statesOf(facts).get(keyOf(step, "run")) ?? [];
     const own = states.find(({ event }) => event.rev === place.deleted);
     const wanted = step.fails ? "failed" : "done";
+    // A call whose work has failed rejects with that alone.
+    const { troubles } = facts;
+    if (step.fails && troubles.refusedByAll(step.p, place.deletedSeen ?? step.t)) return [];
     // With its lease, the run was lost.
     const livedOn = (facts.lastUse.get(place.lease) ?? 0n) > place.deleted;
     if (own?.mark.state === wanted || facts.early.has(place) || !livedOn) return [];

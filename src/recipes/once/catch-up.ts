@@ -16,7 +16,7 @@ import { type Mark, parseMark, putMark } from "./marks.js";
 import { once, type OnceOptions } from "./once.js";
 import type { Asking } from "../../lock/queue/contenders.js";
 import { askBy } from "../../observe/inspect.js";
-import { tellOutside } from "../../base/util/own-context.js";
+import { queueMicrotask, tellOutside } from "../../base/util/own-context.js";
 import { checkChoice, checkOnce, checkSlot } from "./options.js";
 import { MarkSpace } from "./slots.js";
 import { pathOf } from "../../keys.js";
@@ -48,7 +48,7 @@ export interface CatchUpOptions extends Pick<OnceOptions, "rerun" | "label" | "s
   readonly missed: "all" | "last" | "none";
   /** Milliseconds, 0 or more, by the clock of this process, in which a tick does not count as missed. Only for "none". @default 60000 */
   readonly graceMs?: number | undefined;
-  /** Gets the slots that this call has just marked as missed: also if the call rejects later. @default none */
+  /** Gets the slots that this call has marked as missed, when etcd has confirmed that: also if the call rejects later. @default none */
   readonly onMissed?: ((slots: readonly number[]) => void) | undefined;
 }
 
@@ -113,10 +113,12 @@ export async function catchUp(
     const left = await marks.unmarked(ticks);
     const isRun = (slot: number): boolean =>
       policy === "all" || (policy === "last" ? slot === latest : nowMs() - slot <= graceMs);
-    const gone = await marks.miss(left.filter((slot) => !isRun(slot)));
+    // Once: time passes while the others are marked.
+    const chosen = new Set(left.filter(isRun));
+    const gone = await marks.miss(left.filter((slot) => !chosen.has(slot)));
     done.missed.push(...gone);
-    if (onMissed && gone.length > 0) tellOutside(() => onMissed(gone));
-    for (const slot of left.filter(isRun)) {
+    if (onMissed && gone.length > 0) queueMicrotask(() => tellOutside(() => onMissed(gone)));
+    for (const slot of chosen) {
       signal?.throwIfAborted();
       const date = new Date(slot);
       const run = (lock: Lock): unknown => work({ slot, date, lateMs: Math.max(0, nowMs() - slot) }, lock);

@@ -132,7 +132,7 @@ export class SlotWaiter implements TurnWaiter<Outcome> {
       const leases = await marks.for(plan.begun, lease.signal);
       try {
         const done = await put(leases, { onLeaseGone: undefined });
-        if (hasPut(done)) marks.used(leases);
+        if (!hasPut(done)) marks.unused(leases);
         return done;
       } catch (error) {
         if (!(error instanceof LeaseNotFoundError)) throw error;

@@ -17,7 +17,7 @@ export interface Lifetime {
 
 /** Keys that are put within this part of their lifetime share a lease: 10,000 keys of a day need eight. */
 const SHARED_PART = 1 / 8;
-/** etcd deletes all keys of a lease in one transaction, for which everything else waits. */
+/** Or so: etcd deletes all keys of a lease in one transaction, for which everything else waits. */
 const MOST_KEYS = 1000;
 /** Requests may take so long: the grant, and then the put. */
 const REQUESTS_MS = 5000;
@@ -32,7 +32,7 @@ interface SharedLease {
   readonly since: Moment;
   /** New keys may use it for so long after that: Infinity until it is granted. */
   sharedMs: number;
-  /** So many keys have been put with it. */
+  /** So many keys have been put with it, or may be. */
   keys: number;
 }
 
@@ -85,9 +85,9 @@ export class MarkLeases {
     }
   }
 
-  /** A key was put with each. */
-  used(leases: readonly bigint[]): void {
-    for (const shared of this.#shared.values()) if (leases.includes(shared.leaseId)) shared.keys++;
+  /** No key was put with them. */
+  unused(leases: readonly bigint[]): void {
+    for (const shared of this.#shared.values()) if (leases.includes(shared.leaseId)) shared.keys--;
   }
 
   /** etcd has none of them any more: somebody has revoked it, or this process has stood still for long. */
@@ -104,7 +104,10 @@ export class MarkLeases {
     const key = keyOf(lifetime);
     const shared = this.#shared.get(key);
     const since = this.services.clock.now();
-    if (shared && mayTake(shared, since)) return shared;
+    if (shared && mayTake(shared, since)) {
+      shared.keys++;
+      return shared;
+    }
     for (const [each, old] of this.#shared) if (!mayTake(old, since)) this.#shared.delete(each);
     const leaseId = plainLease(this.services.clock.randomId());
     const made: SharedLease = {
@@ -112,7 +115,7 @@ export class MarkLeases {
       granted: inOwnContext(() => this.#grant(leaseId, lifetime)),
       since,
       sharedMs: Infinity,
-      keys: 0,
+      keys: 1,
     };
     this.#shared.set(key, made);
     made.granted.then(

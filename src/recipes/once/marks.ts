@@ -96,7 +96,10 @@ function jsonOf(value: unknown, slot: string): string {
   return text;
 }
 
-/** The result of which this is kept: a new object each time. */
+/** Another object for each who gets it. */
+export const copyOf = (kept: Kept): Kept => JSON.parse(JSON.stringify(kept)) as Kept;
+
+/** The result of which this is kept. */
 export function resultOf({ json, bytes }: Kept): unknown {
   return bytes === undefined ? json : new Uint8Array(Buffer.from(bytes, "base64"));
 }

@@ -157,9 +157,7 @@ export class SlotRun {
       const txn = plan.endTxn(leave, { mark, leases, lowest: claim.lowest });
       // Only a lease of the mark can be gone: it puts with no other.
       const policy = { ...lease.policy(`mark as run ${plan.text}`), onLeaseGone: undefined, onUnanswered };
-      const answer = await client.txn(txn, policy);
-      marks.used(leases);
-      return answer;
+      return client.txn(txn, policy);
     };
     const failed = (error: unknown): void => {
       const isGone = error instanceof LeaseNotFoundError;

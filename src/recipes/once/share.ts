@@ -10,7 +10,7 @@ import { EtcdUnavailableError, LockTimeoutError, RunFailedError } from "../../er
 import { checkFunction, checkInteger, checkName } from "../../base/options/check.js";
 import { type CheckedLock, checkLock, checkQueueWait, QUEUE_WAIT_OPTIONS } from "../../base/options/lock.js";
 import { newController } from "../../base/util/abort.js";
-import { inOwnContext, tellOutside } from "../../base/util/own-context.js";
+import { inOwnContext, queueMicrotask, tellOutside } from "../../base/util/own-context.js";
 import { settleWithin } from "../../base/util/settle.js";
 import { assertNoDeadlock } from "../../lock/hold/acquire.js";
 import type { AcquireTarget } from "../../lock/hold/events.js";
@@ -18,7 +18,7 @@ import type { Lock } from "../../lock/hold/hold.js";
 import { type LeaseSource, leaseSourceOf, type SessionSource } from "../../lock/session/cluster.js";
 import type { EtcdServices } from "../../lock/session/connection.js";
 import type { WaitOptions } from "../../lock/session/session-options.js";
-import { type Kept, type MarkKey, parseMark, putMark, resultOf } from "./marks.js";
+import { copyOf, type Kept, type MarkKey, parseMark, putMark, resultOf } from "./marks.js";
 import { type Ended, NO_MARK, Plan, type PlanOptions, type PlanParts, type Verdict } from "./plan.js";
 import { askBy } from "../../observe/inspect.js";
 import { claimed, SlotRun } from "./run.js";
@@ -29,7 +29,7 @@ const MIN_TTL_MS = 2000;
 const MAX_MS = 366 * 86_400_000;
 /** Of etcd, for the claim of a refresh. */
 const REFRESH_TIMEOUT_MS = 5000;
-/** After a refresh that failed. */
+/** After a refresh that failed, or that another process does. */
 const REFRESH_PAUSE_MS = 1000;
 /** Longer than a computation takes: while its mark is there, those who ask wait for it. */
 const RUN_MS = 3_600_000;
@@ -182,7 +182,7 @@ class Flight {
       },
     });
     // No caller sees what another one does with its value.
-    return resultOf(structuredClone(result)) as T;
+    return resultOf(copyOf(result)) as T;
   }
 }
 
@@ -299,14 +299,19 @@ function refresh(target: AcquireTarget, compute: (lock: Lock) => unknown, checke
       timeoutMs: REFRESH_TIMEOUT_MS,
       rejoin: false,
     });
-    if (run instanceof SlotRun) await run.run(compute);
+    if (!(run instanceof SlotRun)) return false;
+    await run.run(compute);
+    return true;
   });
   const { clock } = source.services;
-  const over = (): void => void here.delete(name);
-  refreshed.then(over, (error: unknown) => {
-    // What fails is not tried again by each call.
-    clock.after(REFRESH_PAUSE_MS, over).unref?.();
-    const { onRefreshError } = checked;
-    if (onRefreshError) tellOutside(() => onRefreshError(error));
-  });
+  // While another process does it, or what fails, is not tried again by each call.
+  const later = (): void => void clock.after(REFRESH_PAUSE_MS, () => here.delete(name)).unref?.();
+  refreshed.then(
+    (isDone) => (isDone ? here.delete(name) : later()),
+    (error: unknown) => {
+      later();
+      const { onRefreshError } = checked;
+      if (onRefreshError) queueMicrotask(() => tellOutside(() => onRefreshError(error)));
+    },
+  );
 }

@@ -14,6 +14,10 @@ const STALE_MS = 2000;
 /** A work that takes so many TTLs outlives the lease of a process that has stopped. */
 const LONG_TTLS = 1.5;
 
+interface Call extends Pick<Asked, "id" | "lock" | "slot" | "rerun"> {
+  readonly since: bigint;
+}
+
 /** One caller of `once` and `share`: it asks for results, runs what is his to run, and is told what others have run. */
 export class ResultLane {
   readonly #context: Context;
@@ -56,11 +60,12 @@ export class ResultLane {
   }
 
   async #ask(): Promise<void> {
-    const { locks, nextId, note } = this.#context;
+    const { locks, nextId, note, time } = this.#context;
     const random = this.#random;
     const id = nextId();
+    const since = time.now();
     const lock = random.pick(locks);
-    if (random.chance(0.25)) return this.#share(id, lock);
+    if (random.chance(0.25)) return this.#share(id, lock, since);
     const slot = `s${random.between(0, SLOTS - 1)}`;
     const rerun = random.pick(["never", "never", "if_lost", "if_failed"] as const);
     const ifRunning = random.pick([undefined, "wait", "wait", "wait", "skip", "fail"] as const);
@@ -71,7 +76,7 @@ export class ResultLane {
     note({ k: "asked", ...ask, rerun, ...(fingerprint && { fingerprint }) });
     try {
       const { leasehold } = this.#context;
-      const work = (held: Lock): Promise<unknown> => this.#work(held, { ...ask, rerun });
+      const work = (held: Lock): Promise<unknown> => this.#work(held, { ...ask, rerun, since });
       const reply = await leasehold.once(await this.#source(), lock, slot, work, {
         ...options,
         result: "keep",
@@ -83,7 +88,7 @@ export class ResultLane {
     }
   }
 
-  async #share(id: number, lock: string): Promise<void> {
+  async #share(id: number, lock: string, since: bigint): Promise<void> {
     const { leasehold, note } = this.#context;
     const [staleMs, slot] = this.#random.pick([
       [0, "fresh"],
@@ -93,7 +98,7 @@ export class ResultLane {
     note({ k: "asked", ...ask, rerun: "if_failed" });
     try {
       const compute = (held: Lock): Promise<{ readonly run: string }> =>
-        this.#work(held, { ...ask, rerun: "if_failed" });
+        this.#work(held, { ...ask, rerun: "if_failed", since });
       const source = await this.#source();
       const { run } = await leasehold.share(source, ask.lock, compute, { ttlMs: TTL_MS, staleMs });
       note({ k: "answered", ...ask, status: "done", value: run });
@@ -104,7 +109,7 @@ export class ResultLane {
 
   async #work(
     lock: Lock,
-    { id: ask, lock: name, slot, rerun }: Pick<Asked, "id" | "lock" | "slot" | "rerun">,
+    { id: ask, lock: name, slot, rerun, since }: Call,
   ): Promise<{ readonly run: string }> {
     const { nextId, note, p, time, ttlSeconds } = this.#context;
     const random = this.#random;
@@ -112,7 +117,8 @@ export class ResultLane {
     const token = lock.fence;
     const work = { id: op.id, lock: name, slot, token, ask };
     note({ k: "worked", ...work, rerun });
-    this.#log.note("invoke", "acquire", [op], { given: true });
+    // It took the lock at any time since its call.
+    this.#log.note("invoke", "acquire", [op], { given: true, t: since });
     const grip = { hold: lock, places: [{ name: lock.name, key: lock.key, token }], shared: false };
     lock.signal.addEventListener("abort", () => this.#ended(lock, op));
     this.#log.granted(grip, [op], "acquire");

@@ -4,6 +4,7 @@ import { grantsOf, type Grant } from "./grants.js";
 import { holdOperations } from "./holds.js";
 import type { Operation } from "./operation.js";
 import { registerOperations } from "./registers.js";
+import { resultOperations } from "./results.js";
 import { timesOf, type Dated, type Times } from "./times.js";
 
 /** What the parts of the export share. */
@@ -18,7 +19,8 @@ export function exportRun(run: Run, dated: Dated): Operation[] {
   const facts = factsOf(run);
   const times = timesOf(facts, dated);
   const source = { facts, times, grants: grantsOf(facts, times) };
-  return [...holdOperations(source), ...registerOperations(source)].sort((a, b) => a.from - b.from);
+  const all = [...holdOperations(source), ...registerOperations(source), ...resultOperations(source)];
+  return all.sort((a, b) => a.from - b.from);
 }
 
 /** One operation a line, then the line that asks for the verdicts on the run. */

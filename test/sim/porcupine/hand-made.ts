@@ -106,6 +106,33 @@ const REGISTER: readonly Case[] = [
   ["an accepted write that is not read", ILLEGAL, [write(1, 1, [0, 10], true), read(0, [11, 20])]],
 ];
 
+const result = (op: "keep" | "replay" | "expire", value: number, times: Times): Part => ({
+  ...{ op, client: op === "expire" ? "etcd" : `w${value}`, value, ...during(times) },
+});
+const RESULT: readonly Case[] = [
+  [
+    "a result that is replayed until it expires, and then another one",
+    LEGAL,
+    [
+      ...[result("keep", 1, [0, 20]), result("replay", 1, [5, 30]), result("expire", 1, [40, 40])],
+      ...[result("keep", 2, [35, 50]), result("replay", 2, [36, 60])],
+    ],
+  ],
+  [
+    "a result that its own caller was never told",
+    LEGAL,
+    [result("keep", 1, [0]), result("replay", 1, [5, 30])],
+  ],
+  ["two results of one slot", ILLEGAL, [result("keep", 1, [0, 20]), result("keep", 2, [5, 30])]],
+  [
+    "a replay of what has expired",
+    ILLEGAL,
+    [result("keep", 1, [0, 20]), result("expire", 1, [30, 30]), result("replay", 1, [31, 40])],
+  ],
+  ["a replay before there is a result", ILLEGAL, [result("replay", 1, [0, 5]), result("keep", 1, [6, 20])]],
+  ["a replay of another result", ILLEGAL, [result("keep", 1, [0, 20]), result("replay", 2, [21, 30])]],
+];
+
 const casesOf = (object: ObjectKind, cases: readonly Case[]): HandMade[] =>
   cases.map(([title, legal, parts]) => ({
     ...{ title: `${object}: ${title}`, legal },
@@ -117,4 +144,5 @@ export const HAND_MADE: readonly HandMade[] = [
   ...casesOf("rwlock", RWLOCK),
   ...casesOf("semaphore", SEMAPHORE),
   ...casesOf("register", REGISTER),
+  ...casesOf("result", RESULT),
 ];

@@ -8,7 +8,7 @@ import { NotRunError } from "../../lab/runner/ground.js";
 import { readRun } from "../../lab/runner/journal.js";
 import { mutantOf, sources, type Build } from "../run/build.js";
 import { runSim } from "../run/sim-run.js";
-import { swarmOf } from "../run/swarm.js";
+import { swarmOf, withResults } from "../run/swarm.js";
 import { exportRun, linesOf } from "./export.js";
 import { HAND_MADE } from "./hand-made.js";
 import { PorcupineJudge, type ObjectVerdict } from "./judge.js";
@@ -18,6 +18,7 @@ const USAGE = `npm run sim:porcupine -- [options]
   --seeds N       that many seeds, from --seed on (default: 200)
   --seed N        the first seed (default: 1)
   --mutant LIST   these rules of the lab's table are broken, one at a time: each must have a history that is not legal
+  --results       runs of callers of once and share, who keep results
   --lab FOLDER    a run that the lab has kept there, instead of simulated runs
   --print         prints the operations of each run as lines of JSON
   --timeout S     seconds for one object of a run; then its result is unknown (default: 10)
@@ -37,6 +38,7 @@ const { values: flags } = parseArgs({
       pictures: { ...text, default: path.join(os.tmpdir(), "leasehold-porcupine") },
       mutant: text,
       lab: text,
+      results: flag,
       print: flag,
       help: flag,
     },
@@ -116,7 +118,8 @@ async function checkMutant(judge: PorcupineJudge, mutant: string): Promise<void>
   fail(`${mutant}: no illegal history with the seeds ${seeds[0]} to ${seeds.at(-1)}`);
 }
 
-const replayOf = (seed: number): string => `npm run sim:porcupine -- --seed ${seed} --seeds 1`;
+const replayOf = (seed: number): string =>
+  `npm run sim:porcupine -- ${flags.results ? "--results " : ""}--seed ${seed} --seeds 1`;
 
 interface Which {
   readonly seed: number;
@@ -128,7 +131,8 @@ async function checkSeed(
   build: Build,
   { seed, mutant }: Which,
 ): Promise<ObjectVerdict[]> {
-  const { run } = await runSim({ ...swarmOf(String(seed)), build });
+  const setting = swarmOf(String(seed));
+  const { run } = await runSim({ ...(flags.results ? withResults(setting) : setting), build });
   const operations = exportRun(run, "exactly");
   if (flags.print) process.stdout.write(linesOf(String(seed), operations));
   return judge.check(`${mutant === undefined ? "" : `${mutant}-`}seed-${seed}`, operations);

@@ -1,5 +1,5 @@
 /** What the models know. */
-export type ObjectKind = "mutex" | "rwlock" | "semaphore" | "register";
+export type ObjectKind = "mutex" | "rwlock" | "semaphore" | "register" | "result";
 
 /**
  * One operation on one name of an object, as README.md describes it. Times are nanoseconds since the start of the run; without
@@ -8,7 +8,7 @@ export type ObjectKind = "mutex" | "rwlock" | "semaphore" | "register";
 export interface Operation {
   readonly object: ObjectKind;
   readonly name: string;
-  readonly op: "acquire" | "end" | "claim" | "gone" | "write" | "read";
+  readonly op: "acquire" | "end" | "claim" | "gone" | "write" | "read" | "keep" | "replay" | "expire";
   /** The process, or `etcd`. */
   readonly client: string;
   readonly from: number;

@@ -19,6 +19,7 @@ var models = map[string]porcupine.Model{
 	"rwlock":    model(rwlock),
 	"semaphore": model(semaphore),
 	"register":  model(register),
+	"result":    model(result),
 }
 
 type mutexState struct {
@@ -122,6 +123,19 @@ func register(s registerState, op *operation) (bool, registerState) {
 		}
 		current := s.Ended.only(func(fence int64) bool { return fence >= op.Fence })
 		return true, registerState{op.Fence, op.Value, current}
+	}
+	return false, s
+}
+
+// result has what etcd keeps of a slot as its state; 0: nothing.
+func result(s int64, op *operation) (bool, int64) {
+	switch op.Op {
+	case "keep":
+		return s == 0, op.Value
+	case "replay":
+		return s == op.Value, s
+	case "expire":
+		return s == op.Value, 0
 	}
 	return false, s
 }

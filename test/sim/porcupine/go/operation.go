@@ -64,6 +64,8 @@ func byName(operations []porcupine.Operation) [][]porcupine.Operation {
 
 func (op *operation) String() string {
 	switch op.Op {
+	case "keep", "replay", "expire":
+		return fmt.Sprintf("%s: %s(%d)", op.Client, op.Op, op.Value)
 	case "read":
 		return fmt.Sprintf("%s: read -> %d", op.Client, op.Value)
 	case "write":

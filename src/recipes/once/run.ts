@@ -1,4 +1,4 @@
-import { EtcdRefusedError } from "../../errors.js";
+import { EtcdRefusedError, EtcdUnavailableError } from "../../errors.js";
 import { type KeyValue, LeaseNotFoundError, type Txn, type TxnAnswer } from "../../etcd/port.js";
 import { type CallPolicy, retry } from "../../etcd/retry.js";
 import type { CheckedQueueWait } from "../../base/options/lock.js";
@@ -151,19 +151,22 @@ export class SlotRun {
     const { clock, client } = services;
     const until = clock.monotonic() + ttlMs;
     const marks = MarkLeases.of(services);
+    const what = `mark as run ${plan.text}`;
     let leases: readonly bigint[] = [];
     const put = async (): Promise<TxnAnswer> => {
       leases = await marks.for(plan.ended, signal);
       const txn = plan.endTxn(leave, { mark, leases, lowest: claim.lowest });
       // Only a lease of the mark can be gone: it puts with no other.
-      const policy = { ...lease.policy(`mark as run ${plan.text}`), onLeaseGone: undefined, onUnanswered };
+      const policy = { ...lease.policy(what), onLeaseGone: undefined, onUnanswered };
       return client.txn(txn, policy);
     };
     const failed = (error: unknown): void => {
       const isGone = error instanceof LeaseNotFoundError;
       if (isGone) marks.forget(leases);
       const mayPass = isGone || error instanceof EtcdRefusedError;
-      if (!mayPass || clock.monotonic() >= until) throw error;
+      if (mayPass && clock.monotonic() < until) return;
+      // Each lease was gone before the put arrived.
+      throw isGone ? new EtcdUnavailableError(what, new Map([["etcd", error]])) : error;
     };
     return retry(put, { clock, signal, failed });
   }

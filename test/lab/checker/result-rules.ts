@@ -96,12 +96,13 @@ export const answersAreKept: Rule = (facts) => {
 };
 
 /** The calls of a process for a shared value that are under way together share what the first of them has read. */
-const firstOf = (dialogs: readonly Dialog[], { p, lock, slot, t }: Asked): Asked =>
-  (
-    dialogs.find(
-      ({ asked, answered }) => asked.p === p && asked.lock === lock && asked.slot === slot && answered.t >= t,
-    ) as Dialog
-  ).asked;
+function firstOf(dialogs: readonly Dialog[], call: Asked): Asked {
+  const together = dialogs.filter(
+    ({ asked: { p, lock, slot, t }, answered }) =>
+      p === call.p && lock === call.lock && slot === call.slot && t <= call.t && answered.t >= call.t,
+  );
+  return together.reduce((first, { asked }) => (asked.t < first.t ? asked : first), call);
+}
 
 function wrongAnswer(facts: Facts, { asked, answered }: Dialog): string | undefined {
   const { status, value } = answered;
@@ -134,7 +135,8 @@ function wrongAnswer(facts: Facts, { asked, answered }: Dialog): string | undefi
     case "FINGERPRINT_MISMATCH":
       return states.some(other) ? undefined : "though no other request was there meanwhile";
     default:
-      return undefined;
+      // The codes of leasehold, and what works throw.
+      return /^(?:[A-Z_]+|expired|held|missed|Error)$/.test(status) ? undefined : "which no user knows";
   }
 }
 
@@ -224,6 +226,9 @@ function goneTooSoon(facts: Facts, before: State, step: Worked): string | undefi
     : undefined;
 }
 
+/** What a call is told whose mark etcd has not stored. */
+const UNMARKED: readonly string[] = ["ETCD_REFUSED", "ETCD_UNAVAILABLE"];
+
 /**
  * I31: a run whose work has ended, and that has released its lock, has ended its mark in the same transaction; unless etcd has refused to
  * store it, which a call was told whose work has not failed.
@@ -231,7 +236,7 @@ function goneTooSoon(facts: Facts, before: State, step: Worked): string | undefi
 export const marksEnd: Rule = (facts) => {
   const ended = facts.steps.results.filter((step) => step.k === "settled-work");
   const refused = facts.steps.results.filter(
-    (step) => step.k === "answered" && step.status === "ETCD_REFUSED",
+    (step) => step.k === "answered" && UNMARKED.includes(step.status),
   );
   const told = new Set(refused.map(({ p, id }) => `${p}#${id}`));
   return ended.flatMap((step): Finding[] => {

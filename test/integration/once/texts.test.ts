@@ -297,8 +297,10 @@ describe("the mark of a string", () => {
     run.end(0);
     await run.reply;
     const ttlOf = async (leaseId: bigint): Promise<number> => {
-      const lease = await two.etcd.member.gateway("/v3/lease/timetolive", { ID: String(leaseId) });
-      return Number((lease as { readonly grantedTTL: string }).grantedTTL);
+      const { grantedTTL } = (await two.etcd.member.gateway("/v3/lease/timetolive", {
+        ID: String(leaseId),
+      })) as { readonly grantedTTL: string };
+      return Number(grantedTTL);
     };
 
     expect(marks.size).toBe(21);

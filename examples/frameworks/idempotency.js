@@ -45,7 +45,7 @@ export async function answerOnce(cluster, { user, key, content }, handle, keepEr
   };
   try {
     let reply = await once(cluster, "idempotency", slot, work, options);
-    // What has failed runs again. What was lost does not, as nobody knows how far it came.
+    // A failed request runs again. A lost one does not: nobody knows how far it came.
     if (reply.status === "failed")
       reply = await once(cluster, "idempotency", slot, work, { ...options, rerun: "if_failed" });
     return own[0] ?? answerOf(reply);

@@ -11,6 +11,8 @@ import { FOREVER } from "./spans.js";
 /** Marks may go so much sooner than their time: by the way of a put to etcd, and as its clock drifts. */
 const EARLY_MS = 300;
 
+/** The shortest lease of a mark, less what its clock may drift. */
+const LEASE_NS = 1_900_000_000n;
 /** A run that was lost is known as such for so long. */
 const LOST_MS = 3_600_000;
 
@@ -226,34 +228,27 @@ function goneTooSoon(facts: Facts, before: State, step: Worked): string | undefi
     : undefined;
 }
 
-/** What a call is told whose mark etcd has not stored. */
-const UNMARKED: readonly string[] = ["ETCD_REFUSED", "ETCD_UNAVAILABLE"];
-
 /**
- * I31: a run whose work has ended, and that has released its lock, has ended its mark in the same transaction; unless etcd has refused to
- * store it, which a call was told whose work has not failed.
+ * I31: a run whose work has ended, and that has released its lock, has ended its mark in the same transaction; unless etcd, by the record
+ * of the faults, has refused to store it or was hindered for so long that a lease of the mark was gone. What the call was told is not asked.
  */
 export const marksEnd: Rule = (facts) => {
+  const { troubles } = facts;
   const ended = facts.steps.results.filter((step) => step.k === "settled-work");
-  const refused = facts.steps.results.filter(
-    (step) => step.k === "answered" && UNMARKED.includes(step.status),
-  );
-  const told = new Set(refused.map(({ p, id }) => `${p}#${id}`));
   return ended.flatMap((step): Finding[] => {
     const place = facts.placeOf.get({ lock: lockOf(step), create: step.token });
     const hold = place && facts.holdOf.get(place);
-    if (!place?.deleted || hold?.ends[0]?.reason !== "released" || told.has(`${step.p}#${step.ask}`))
-      return [];
+    if (!place?.deleted || hold?.ends[0]?.reason !== "released") return [];
     const states = statesOf(facts).get(keyOf(step, "run")) ?? [];
     const own = states.find(({ event }) => event.rev === place.deleted);
     const wanted = step.fails ? "failed" : "done";
-    // A call whose work has failed rejects with that alone.
-    const { troubles } = facts;
-    if (step.fails && troubles.refusedByAll(step.p, place.deletedSeen ?? step.t)) return [];
+    const gone = place.deletedSeen ?? step.t;
+    const isLong = gone - step.t >= LEASE_NS && troubles.hindered({ from: step.t, to: gone });
+    if (troubles.refusedByAll(step.p, gone) || isLong) return [];
     // With its lease, the run was lost.
     const livedOn = (facts.lastUse.get(place.lease) ?? 0n) > place.deleted;
     if (own?.mark.state === wanted || facts.early.has(place) || !livedOn) return [];
-    const late = ms((place.deletedSeen ?? step.t) - step.t);
+    const late = ms(gone - step.t);
     return [
       {
         text: `${step.p}#${step.id} ended its work ${at(facts, step.t)}, and its lock left ${late} later without a mark that says ${wanted}`,

@@ -84,6 +84,19 @@ test("a short time has 5 s for the requests, and a longest time none", async () 
   expect(grants().map(({ request }) => (request as { ttlSeconds: number }).ttlSeconds)).toEqual([6, 2]);
 });
 
+test("a lease whose grant was answered late is granted again, as its time has passed meanwhile", async () => {
+  const { cluster, leases, grants, grantedNext, signal } = world();
+  const got = leases.for([{ ms: 1000, atLeast: true }], signal);
+  await settle();
+  const late = grants()[0]!.request as { readonly leaseId: bigint };
+  cluster.clock.freeze(4000);
+  await grantedNext();
+  expect(grants()).toHaveLength(2);
+  await grantedNext();
+
+  expect(await got).not.toEqual([late.leaseId]);
+});
+
 test("an abort ends the wait of one call, and the grant goes on for the others", async () => {
   const { leases, grants, grantedNext, signal } = world();
   const stop = new AbortController();

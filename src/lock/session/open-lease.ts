@@ -154,12 +154,15 @@ async function grantLease(
 
 /** undefined: an earlier attempt was executed. */
 async function grantLeaseOnce(
-  { clock, keepalive, client }: EtcdServices,
+  { clock, keepalive, client, aborts }: EtcdServices,
   wanted: WantedLease,
   { signal, timeoutMs, limitIsGiven }: Limits,
 ): Promise<GrantedLease | undefined> {
   const { leaseId, ttlSeconds } = wanted;
   let sent = clock.now();
+  // A grant that was sent is not cancelled: etcd may execute it after the revocation that follows the abort.
+  const unsent = new AbortController();
+  const stop = aborts.add(signal, () => void (wanted.mayExist || unsent.abort(signal.reason)));
   // The probe travels with the grant, in one round trip. No lease of a proxy is used: it is granted again by another member.
   const attempt = async (member: Member, options: CallOptions): Promise<LeaseAnswer> => {
     const probe = keepalive.assertDirect(member, { ...options, timeoutMs: client.requestTimeoutMs });
@@ -181,7 +184,8 @@ async function grantLeaseOnce(
       what: "grant a lease",
       giveUpMs: timeoutMs,
       limitIsGiven,
-      signal,
+      signal: unsent.signal,
+      again: () => !signal.aborted,
       answers: GRANT_ANSWERS,
     };
     const answer = await client.call(attempt, policy);
@@ -189,6 +193,8 @@ async function grantLeaseOnce(
   } catch (error) {
     if (!(error instanceof LeaseExistsError)) throw error;
     return undefined;
+  } finally {
+    stop();
   }
 }
 

@@ -3,6 +3,7 @@ import { afterAll, beforeAll, describe, test } from "vitest";
 import { type CloseOptions, connect, Mutex, Session, SessionClosedError } from "../../../src/index.js";
 import { type EtcdCluster, startEtcd } from "../../support/etcd/etcd.js";
 import { leasesOf, placesOf } from "../../support/clients/server-view.js";
+import { startGrpcProxy } from "../../support/proxies/grpc-proxy.js";
 import { startTcpProxy } from "../../support/proxies/tcp-proxy.js";
 
 const TTL_SECONDS = 2;
@@ -183,6 +184,27 @@ describe.concurrent("after close()", () => {
     expect(lock.held).toBe(true);
     await lock.release();
     await cluster.close();
+  });
+
+  test("a session that was aborted while its grant was on the way leaves no lease", async ({ expect }) => {
+    await using own = await startEtcd();
+    await using proxy = await startGrpcProxy({ port: own.member.clientPort });
+    // As in a busy etcd, the grant may be executed after all that is sent later.
+    const grant = proxy.rule({ path: "/etcdserverpb.Lease/LeaseGrant", act: "hold" });
+    const cluster = connect({ hosts: [proxy.endpoint] });
+    const abort = new AbortController();
+    const opening = reasonOf(cluster.session({ signal: abort.signal }));
+    await grant.hit();
+    abort.abort(new Error("enough"));
+    expect(await opening).toMatchObject({ message: "enough" });
+
+    const closed = cluster.close();
+    // It waits for the answer. A revocation without it would be executed by now.
+    await Promise.race([closed, delay(200)]);
+    grant.release();
+    await Promise.all([closed, grant.answered()]);
+
+    expect(await leasesOf(own.member)).toEqual(new Set());
   });
 
   test("by await using, nothing is left in etcd", async ({ expect }) => {

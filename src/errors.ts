@@ -34,6 +34,7 @@ export type LeaseholdErrorCode =
   | "LOCK_LOST"
   | "LOCK_RELEASED"
   | "LOCK_TIMEOUT"
+  | "QUEUE_FULL"
   | "LOCK_EXPIRING"
   | "STALE_FENCE"
   | "DEADLOCK"
@@ -365,6 +366,24 @@ export class LockTimeoutError extends LeaseholdError {
   }
 }
 
+/** As many entries as `maxWaiting` allows, or more, waited when etcd looked: the caller has not joined, and nothing was written. */
+export class QueueFullError extends LeaseholdError {
+  readonly code = "QUEUE_FULL";
+
+  constructor(
+    readonly lockName: string,
+    readonly maxWaiting: number,
+    /** How many waited, as far as they were counted. */
+    readonly waiting: number,
+  ) {
+    super(`Queue of "${lockName}" is full: ${waiting} wait, and maxWaiting is ${maxWaiting}`);
+  }
+
+  override get name() {
+    return "QueueFullError" as const;
+  }
+}
+
 /** The lock is still held, but less time is left than the caller asked for, or a renewal has to confirm it first. */
 export class LockExpiringError extends LeaseholdError {
   readonly code = "LOCK_EXPIRING";
@@ -557,6 +576,7 @@ export type AnyLeaseholdError =
   | LockLostError
   | LockReleasedError
   | LockTimeoutError
+  | QueueFullError
   | LockExpiringError
   | StaleFenceError
   | DeadlockError
@@ -641,6 +661,7 @@ const STATUS: Readonly<Record<LeaseholdErrorCode, 409 | 412 | 422 | 429 | 500 | 
   ETCD_UNAVAILABLE: 503,
   ETCD_REFUSED: 503,
   LOCK_TIMEOUT: 429,
+  QUEUE_FULL: 429,
   STALE_FENCE: 412,
   LOCK_RELEASED: 500,
   SHARD_MOVED: 503,
@@ -655,7 +676,7 @@ const STATUS: Readonly<Record<LeaseholdErrorCode, 409 | 412 | 422 | 429 | 500 | 
 };
 
 /**
- * The HTTP status of a request that failed with `error`: 429 for LOCK_TIMEOUT; 503, with which a client may retry, for etcd that
+ * The HTTP status of a request that failed with `error`: 429 for LOCK_TIMEOUT and QUEUE_FULL; 503, with which a client may retry, for etcd that
  * does not answer or refuses, and for a lost or closed session or lock; 412 for STALE_FENCE; 409 for ONCE_RUNNING; 422 for
  * FINGERPRINT_MISMATCH; 500 for any other error of
  * leasehold. undefined for an error that leasehold did not create, such as the reason of an aborted signal. A `tryLock` that

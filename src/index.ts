@@ -92,6 +92,7 @@ export {
   LockLostError,
   LockReleasedError,
   LockTimeoutError,
+  QueueFullError,
   PackageMissingError,
   SessionClosedError,
   SessionLostError,

@@ -48,6 +48,13 @@ export type Compare =
   | { readonly kind: "created at"; readonly key: string | Buffer; readonly revision: bigint }
   | { readonly kind: "modified at"; readonly key: string; readonly revision: bigint }
   | { readonly kind: "nothing in"; readonly key: string; readonly end: string }
+  /** Each key of the range was created at `revision` or before. */
+  | {
+      readonly kind: "nothing since";
+      readonly key: string;
+      readonly end: string;
+      readonly revision: bigint;
+    }
   | { readonly kind: "value is"; readonly key: string; readonly value: string };
 
 export type Operation =

@@ -7,7 +7,7 @@ import { HoldBase, type HoldEnd } from "./hold/hold-base.js";
 import { HoldHandle, KeyWatch, type Lock } from "./hold/hold.js";
 import type { WantedListener } from "./queue/demand.js";
 import { checkNames } from "../base/options/check.js";
-import { checkLock, checkLockWait, LOCK_OPTIONS, LOCK_WAIT_OPTIONS } from "../base/options/lock.js";
+import { checkLock, checkReasonedWait, LOCK_OPTIONS, LOCK_WAIT_OPTIONS } from "../base/options/lock.js";
 import type { JoinedEntry } from "./queue/entry.js";
 import type { Joined } from "./queue/join.js";
 import {
@@ -457,11 +457,11 @@ class AllTurns {
 export async function lockAll(
   source: SessionSource,
   names: readonly string[],
-  options?: LockWaitOptions & LockOptions,
+  options?: Omit<LockWaitOptions, "maxWaiting"> & LockOptions,
 ): Promise<MultiLock> {
   const leases = leaseSourceOf(source);
   const checked = checkNames(names);
-  const wait = checkLockWait(options, { where: "lockAll", also: LOCK_OPTIONS, source: leases });
+  const wait = checkReasonedWait(options, { where: "lockAll", also: LOCK_OPTIONS, source: leases });
   const target: AllTarget = {
     source: leases,
     kind: "all",

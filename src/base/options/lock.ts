@@ -117,7 +117,11 @@ const NO_LIMITS: CheckedQueueWait = { signal: undefined, timeoutMs: undefined, r
 /** The checked options of a call that waits for a lock. */
 export interface CheckedLockWait extends CheckedQueueWait {
   readonly reason?: string;
+  readonly maxWaiting?: number;
 }
+
+/** What a read of the whole queue may return. */
+const MAX_WAITING = 1000;
 
 export const LOCK_WAIT_OPTIONS = [...QUEUE_WAIT_OPTIONS, "reason"] as const;
 
@@ -145,9 +149,20 @@ export function checkQueueWait(
   return { signal, timeoutMs, rejoin };
 }
 
-/** Checks `reason`, too, which every call takes that waits for a lock. */
+/** Checks `reason` and `maxWaiting`, too, which every call takes that waits for one lock. */
 export function checkLockWait(options: unknown, { also = [], ...call }: QueueWaitCall): CheckedLockWait {
   if (options === undefined) return NO_LIMITS;
+  const wait = checkReasonedWait(options, { ...call, also: ["maxWaiting", ...also] });
+  const { maxWaiting } = options as Options;
+  if (maxWaiting === undefined) return wait;
+  return {
+    ...wait,
+    maxWaiting: checkInteger("maxWaiting", maxWaiting, { min: 1, max: MAX_WAITING, fallback: 1 }),
+  };
+}
+
+/** Without `maxWaiting`: `lockAll` puts its entries into several queues. */
+export function checkReasonedWait(options: unknown, { also = [], ...call }: QueueWaitCall): CheckedLockWait {
   const wait = checkQueueWait(options, { ...call, also: ["reason", ...also] });
   const reason = checkShown("reason", (options as Options | undefined)?.reason);
   return reason === undefined ? wait : { ...wait, reason };

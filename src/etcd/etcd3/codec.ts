@@ -79,6 +79,16 @@ function compareOf(compare: Compare): ICompare {
       return { target: "Mod", result: "Equal", key, mod_revision: compare.revision.toString() };
     case "nothing in":
       return { target: "Create", result: "Equal", key, range_end: bytes(compare.end), create_revision: "0" };
+    case "nothing since": {
+      const before = (compare.revision + 1n).toString();
+      return {
+        target: "Create",
+        result: "Less",
+        key,
+        range_end: bytes(compare.end),
+        create_revision: before,
+      };
+    }
     case "value is":
       return { target: "Value", result: "Equal", key, value: Buffer.from(compare.value) };
   }

@@ -5,6 +5,7 @@ import type { Compare, Operation, Range, TimeToLiveOptions, Txn, WatchRequest } 
 import {
   AUTHENTICATE_REQUEST,
   COMPARE,
+  COMPARE_RESULT,
   COMPARE_TARGET,
   DELETE_RANGE_REQUEST,
   FILTER,
@@ -263,7 +264,7 @@ function writeNestedTxn(txn: Txn): void {
   writer.close(operation);
 }
 
-/** The result that is compared for is the default, "Equal". */
+/** The default of the result that is compared for is "Equal". */
 function writeCompare(compare: Compare): void {
   const start = writer.open(TXN_REQUEST.compare);
   switch (compare.kind) {
@@ -279,6 +280,12 @@ function writeCompare(compare: Compare): void {
       writeTarget(COMPARE_TARGET.Create, compare.key);
       // 0 is written although it is the default: as a member of a oneof it counts as absent otherwise.
       writer.integer(COMPARE.create_revision, 0);
+      writer.bytes(COMPARE.range_end, compare.end);
+      break;
+    case "nothing since":
+      writer.integer(COMPARE.result, COMPARE_RESULT.Less);
+      writeTarget(COMPARE_TARGET.Create, compare.key);
+      writer.integer(COMPARE.create_revision, compare.revision + 1n);
       writer.bytes(COMPARE.range_end, compare.end);
       break;
     case "value is":

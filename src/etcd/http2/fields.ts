@@ -47,6 +47,7 @@ export const PUT_REQUEST = { key: delimited(1), value: delimited(2), lease: inte
 export const DELETE_RANGE_REQUEST = { key: delimited(1) } as const;
 
 export const COMPARE = {
+  result: integer(1),
   target: integer(2),
   key: delimited(3),
   create_revision: integer(5),
@@ -101,6 +102,7 @@ export const WATCH_RESPONSE = {
 export const EVENT = { type: integer(1), kv: delimited(2) } as const;
 
 /** The enums of rpc.proto and kv.proto, as far as the port needs them. */
+export const COMPARE_RESULT = { Less: 2 } as const;
 export const COMPARE_TARGET = { Create: 1, Mod: 2, Value: 3 } as const;
 export const SORT_ORDER = { Ascend: 1, Descend: 2 } as const;
 export const SORT_TARGET_CREATE = 2;

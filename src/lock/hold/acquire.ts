@@ -385,7 +385,9 @@ export function acquireHold<H extends HoldHandle>(
 ): Promise<H> {
   try {
     const wait = check();
-    const target = wait.reason === undefined ? plain : { ...plain, reason: wait.reason };
+    const { reason, maxWaiting } = wait;
+    const target =
+      reason === undefined && maxWaiting === undefined ? plain : { ...plain, reason, maxWaiting };
     const kept = plain.options.sticky && !acquireChannel.hasSubscribers && takeKept(target, wait);
     if (kept) return Promise.resolve(kept).then((entry) => taken(entry, target));
     // The handle is that of the target.

@@ -1,4 +1,4 @@
-import { LockTimeoutError, SessionClosedError, SessionLostError } from "../../errors.js";
+import { LockTimeoutError, QueueFullError, SessionClosedError, SessionLostError } from "../../errors.js";
 import type { CheckedWait } from "../../base/options/check.js";
 import type { CheckedLock } from "../../base/options/lock.js";
 import type { LeaseSource } from "../session/cluster.js";
@@ -178,6 +178,7 @@ class AcquireTrace {
     const { signal } = this.traced;
     if (signal?.aborted && error === signal.reason) return "aborted";
     if (error instanceof LockTimeoutError) return "timeout";
+    if (error instanceof QueueFullError) return "busy";
     if (error instanceof SessionLostError) return "session_lost";
     return error instanceof SessionClosedError || isManagerClosed(error) ? "session_closed" : "error";
   }

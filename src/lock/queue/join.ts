@@ -1,4 +1,4 @@
-import { KindMismatchError } from "../../errors.js";
+import { KindMismatchError, QueueFullError } from "../../errors.js";
 import type { KeyValue, Range, Txn, TxnAnswer } from "../../etcd/port.js";
 import type { RangesAnswer } from "../../etcd/ranges.js";
 import { type CallPolicy, retryAfter } from "../../etcd/retry.js";
@@ -11,6 +11,7 @@ import {
   type JoinResult,
   type LockMode,
   oldestOf,
+  queueRange,
   type RangeResult,
   UNKNOWN,
   type When,
@@ -18,7 +19,8 @@ import {
 } from "./lock-mode.js";
 import type { LeaveBy, LockTable, Queue } from "./queue.js";
 import type { SessionEntries } from "./session-entries.js";
-import { joinRefused, joinTxn, tryTxn } from "./txns.js";
+import { SeenEntry, splitQueue } from "./seen-entry.js";
+import { boundedTxn, joinRefused, joinTxn, tryTxn } from "./txns.js";
 
 /** The entry that a caller wants to put into each of its queues. */
 export interface JoinWanted {
@@ -28,6 +30,8 @@ export interface JoinWanted {
   readonly value?: string | undefined;
   readonly reason?: string | undefined;
   readonly sticky?: boolean;
+  /** How many may wait, with this entry. */
+  readonly maxWaiting?: number | undefined;
   readonly limits: Partial<Pick<CallPolicy, "giveUpMs" | "again" | "what" | "onLeaseGone">>;
   readonly beside?: Beside | undefined;
   /** Called with the oldest entries of the queue if a try was not granted because of others. */
@@ -85,7 +89,10 @@ export class Joiner {
       const adopted = this.table.lease.adopted?.claim(directory, (entry) =>
         this.#assertMeets(name, wanted.kind, entry),
       );
-      if (!adopted) return this.#put(wanted, JOIN);
+      if (!adopted)
+        return wanted.maxWaiting === undefined
+          ? this.#put(wanted, JOIN)
+          : this.#putIfRoom(queue, wanted, wanted.maxWaiting).then((joined) => [joined]);
       return Promise.resolve([{ entry: own.adopt(adopted, wanted), result: UNKNOWN }]);
     } catch (error) {
       return Promise.reject(error);
@@ -214,6 +221,40 @@ export class Joiner {
     return retryAfter(KEY_TAKEN, () => this.#put(wanted, steps, true), retries);
   }
 
+  /**
+   * Joins only if fewer than `maxWaiting` entries wait. etcd can't compare a count, so each answer shows the queue, and the next attempt
+   * puts the entry only if none was put since: it fails only if another client has joined. The first one needs an empty queue.
+   */
+  async #putIfRoom(queue: Queue, wanted: JoinWanted, maxWaiting: number): Promise<Joined> {
+    const { lease } = this.table;
+    const { path, own } = queue;
+    let when: When = whenEmpty;
+    for (;;) {
+      const entry = own.make(wanted);
+      const txn = boundedTxn(entry, when);
+      let answer: TxnAnswer;
+      try {
+        answer = await lease.services.client.txn(txn, this.#policy(wanted, [entry]));
+      } catch (error) {
+        const reason = await joinRefused(lease, txn, error);
+        this.#giveBack(entry, undefined);
+        throw lease.signal.aborted ? lease.signal.reason : reason;
+      }
+      const { succeeded, header, ranges } = answer;
+      const revision = succeeded ? header.revision : executedAt([entry], answer);
+      if (revision !== undefined) {
+        if (!succeeded) entry.foundExecuted();
+        const joined = entry.confirmed(revision);
+        own.add(joined);
+        return joinedBy(joined, own, answer);
+      }
+      this.#undo([entry], ranges);
+      const waiting = waitingIn(path, wanted.mode, ranges.at(-1)?.kvs ?? []);
+      if (waiting >= maxWaiting) throw new QueueFullError(queue.name, maxWaiting, waiting);
+      when = () => [{ kind: "nothing since", ...queueRange(path), revision: header.revision }];
+    }
+  }
+
   /** `showsOldest`: who is in the way of a try. */
   #txn(entries: readonly QueueEntry[], step: Step, showsOldest: boolean): Txn {
     if (step === "join") return joinTxn(entries, []);
@@ -284,3 +325,10 @@ function joinedBy(entry: JoinedEntry, own: SessionEntries, { succeeded, ranges }
   if (result.state === "waiting") entry.foundBefore(result.predecessor.revision);
   return { entry, result, mismatch: entry.mismatchIn(found, true) };
 }
+
+/** How many of these entries wait. Only the values of permits matter. */
+const waitingIn = (path: string, { permits }: LockMode, kvs: readonly KeyValue[]): number =>
+  splitQueue(
+    path,
+    kvs.map((kv) => new SeenEntry(kv, permits !== undefined)),
+  ).waiters.length;

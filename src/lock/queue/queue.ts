@@ -13,7 +13,7 @@
 // (`Waiter.sessionEnded`).
 // Whatever entry is not wanted then is deleted by `leave`, which etcd must confirm, and whose answer wakes the next of ours. The entry of
 // a sticky lock may stay after a release, for the next of ours in line: see `Tenure`.
-import { KindMismatchError } from "../../errors.js";
+import { KindMismatchError, QueueFullError } from "../../errors.js";
 import type { KeyValue, Txn, TxnAnswer } from "../../etcd/port.js";
 import type { CallPolicy } from "../../etcd/retry.js";
 import { parseEntryValue, pathOf, sessionRange } from "../../keys.js";
@@ -100,8 +100,14 @@ export class Queue {
     this.#line.add(waiter);
     // It waits for the key of a tenure, or for its end.
     if (!waiter.sticky || this.#tenures.some(({ entry }) => entry.mode !== waiter.mode)) this.endTenures();
-    this.#joinNext(waiter);
+    if (!this.#refuseFull(waiter, this.#waitingHere)) this.#joinNext(waiter);
     return waiter;
+  }
+
+  /** Callers of this session that wait, or will, before the last in line: not those whose join may find a free lock. */
+  get #waitingHere(): number {
+    if (this.#waiting >= MAX_WAITING || this.#tenures.length > 0) return this.#waiting + this.#line.size - 1;
+    return this.#waiting - (this.#joining ? 1 : 0);
   }
 
   /** An entry that holds at once, or undefined if it would have to wait, or `beside` did not hold. `limits`: of the attempts. */
@@ -284,15 +290,36 @@ export class Queue {
   #join(waiter: Waiter): Promise<void> {
     const { mode, kind, options } = waiter;
     const limits = { again: () => !waiter.gaveUp };
-    const { value, reason } = options;
+    const { value, reason, maxWaiting } = options;
     const sticky = waiter.sticky && this.owner.stickiness.begins(this.name);
-    const wanted = { names: [this.name], mode, kind, value, reason, limits, sticky };
-    const follows = this.#leaving?.size && !mode.shared && this.own.staying.length === 0;
+    const wanted = { names: [this.name], mode, kind, value, reason, limits, sticky, maxWaiting };
+    const isBounded = maxWaiting !== undefined;
+    const follows = this.#leaving?.size && (isBounded || (!mode.shared && this.own.staying.length === 0));
+    const behind = isBounded ? this.#line.bounded : undefined;
     const joining = follows ? this.#joinAfterLeaves(wanted) : this.owner.joiner.join(this, wanted);
     return joining.then(
       ([joined]) => this.#joinEnded(waiter, joined),
-      (error: unknown) => this.#joinEnded(waiter, undefined, error as Error),
+      (error: unknown) => {
+        if (behind && error instanceof QueueFullError) this.#refuseLine(behind, error.waiting);
+        this.#joinEnded(waiter, undefined, error as Error);
+      },
     );
+  }
+
+  /** The queue was full for these, too: they had called before etcd was asked. */
+  #refuseLine(callers: readonly Waiter[], waiting: number): void {
+    for (const each of callers) if (each.stage.at === "line") this.#refuseFull(each, waiting);
+  }
+
+  /** A caller in line, if so many are too many for it. True: it is refused. */
+  #refuseFull(waiter: Waiter, waiting: number): boolean {
+    const { maxWaiting = Infinity } = waiter.options;
+    if (waiting < maxWaiting) return false;
+    this.#line.remove(waiter);
+    this.lease.waits.delete(waiter);
+    waiter.fail(new QueueFullError(this.name, maxWaiting, waiting));
+    waiter.options.onJoined?.();
+    return true;
   }
 
   /**
@@ -301,7 +328,10 @@ export class Queue {
    */
   async #joinAfterLeaves(wanted: JoinWanted): Promise<readonly Joined[]> {
     const left = Promise.allSettled([...(this.#leaving?.values() ?? [])]);
-    await Promise.race([left, pause(this.lease.services.clock, ORDERED_MS)]);
+    // A bounded join must not count them.
+    if (wanted.maxWaiting === undefined)
+      await Promise.race([left, pause(this.lease.services.clock, ORDERED_MS)]);
+    else await left;
     this.lease.assertOpen();
     return this.owner.joiner.join(this, wanted);
   }

@@ -4,7 +4,7 @@ import { deletion } from "../session/cleanup.js";
 import type { DelayLease } from "../session/delay-lease.js";
 import type { Lease } from "../session/lease.js";
 import type { JoinedEntry, QueueEntry } from "./entry.js";
-import type { When } from "./lock-mode.js";
+import { type LockMode, queueRange, type When } from "./lock-mode.js";
 
 const put = ({ key, value, lease }: QueueEntry): Operation => ({
   kind: "put",
@@ -23,6 +23,17 @@ function puts(entry: QueueEntry): readonly Operation[] {
 const own = ({ key }: QueueEntry): Operation => ({ kind: "range", key });
 const rangeOperations = (ranges: readonly Range[]): Operation[] =>
   ranges.map((range) => ({ kind: "range", ...range }));
+
+/** A thousand may wait. The values of permits say how many hold, and there may be a thousand of those, too. */
+const MOST = 2 * 1000;
+/** Of keys, with a delay key for each entry. */
+const MOST_KEYS = 10_000;
+
+const wholeQueue = (path: string, { permits }: LockMode): Range => ({
+  ...queueRange(path),
+  order: "oldest first",
+  ...(permits === undefined ? { keysOnly: true, limit: MOST_KEYS } : { limit: MOST }),
+});
 
 const delayKeys = (entries: readonly QueueEntry[]): readonly string[] =>
   entries.flatMap(({ delayKey }) => delayKey ?? []);
@@ -46,6 +57,14 @@ export function tryTxn(entries: readonly QueueEntry[], when: When, ranges: reado
     compare: entries.flatMap(when),
     failure: [...join.failure, ...rangeOperations(ranges)],
   };
+}
+
+/** Joins if `when` holds, too. Otherwise it writes nothing, and reads the whole queue last. */
+export function boundedTxn(entry: QueueEntry, when: When): Txn {
+  const { mode, path } = entry;
+  const join = joinTxn([entry], mode.readsToJoin(entry));
+  const compare = [...join.compare, ...when(entry)];
+  return { ...join, compare, failure: [...join.failure, { kind: "range", ...wholeQueue(path, mode) }] };
 }
 
 /** Compares that the entry is there, and reads its key if it is not: the callers add what they do under the hold. */

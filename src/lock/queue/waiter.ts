@@ -32,7 +32,9 @@ export interface WaiterOptions {
   /** The value of its key, instead of the data for `inspect`. An adopted entry keeps its value. */
   readonly value?: string;
   /** Why its caller wants the lock, for the data for `inspect`. */
-  readonly reason?: string;
+  readonly reason?: string | undefined;
+  /** It joins only if fewer entries wait. */
+  readonly maxWaiting?: number | undefined;
   /** Called when its entry is in the queue or never will be: later calls can no longer come before it. */
   readonly onJoined?: () => void;
   /** Called with the number of entries that must end before its own, if the answer to its join shows it. */
@@ -180,6 +182,17 @@ export class LocalLine {
 
   get empty(): boolean {
     return this.#new === undefined && this.#again.length === 0;
+  }
+
+  get size(): number {
+    return (this.#new?.size ?? 0) + this.#again.length;
+  }
+
+  /** The callers that join only if there is room. */
+  get bounded(): readonly Waiter[] {
+    return [...this.#again, ...(this.#new ?? NOBODY)].filter(
+      ({ options }) => options.maxWaiting !== undefined,
+    );
   }
 
   get first(): Waiter | undefined {

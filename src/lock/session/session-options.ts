@@ -51,6 +51,11 @@ export interface LockWaitOptions extends QueueWaitOptions {
    * grant for as long as the lock is held. 1 to 256 bytes. Anybody who may read the queue in etcd sees it. @default none
    */
   readonly reason?: string | undefined;
+  /**
+   * At most so many entries wait in the queue with this one, 1..1000, of all processes: otherwise the call rejects at once with a
+   * QueueFullError, after one request that writes nothing. Holders don't count. Not for `lockAll`. For 0, use a `try…` method. @default no limit
+   */
+  readonly maxWaiting?: number | undefined;
 }
 
 export interface CloseOptions {

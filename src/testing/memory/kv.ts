@@ -115,6 +115,8 @@ function compareOf(compare: Compare): KvCompare {
       return createdAt(key, compare.revision);
     case "nothing in":
       return { ...createdAt(key, 0n), end: compare.end };
+    case "nothing since":
+      return { ...createdAt(key, compare.revision + 1n), result: LESS, end: compare.end };
     case "modified at":
       return { key, result: EQUAL, target: MOD_REVISION, with: compare.revision };
     case "value is":
@@ -126,7 +128,7 @@ export const createdAt = (key: string | Buffer, revision: bigint): KvCompare => 
   ...{ key, result: EQUAL, target: CREATE_REVISION, with: revision },
 });
 
-const EQUAL = 0;
+const [EQUAL, LESS] = [0, 2];
 const [CREATE_REVISION, MOD_REVISION] = [1, 2];
 export const VALUE = 3;
 

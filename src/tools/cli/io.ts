@@ -222,6 +222,7 @@ export const usageError = (message: string): CliError => new CliError(EXIT.usage
 const HINTS: Partial<Record<LeaseholdError["code"], readonly [exitCode: number, hint?: string]>> = {
   ETCD_UNAVAILABLE: [EXIT.unavailable, "check --endpoints, or run leasehold doctor"],
   LOCK_TIMEOUT: [EXIT.timedOut],
+  QUEUE_FULL: [EXIT.timedOut],
   ONCE_RUNNING: [EXIT.timedOut],
   KIND_MISMATCH: [EXIT.usage, "leasehold show NAME shows the queue"],
   SESSION_LOST: [EXIT.lost],

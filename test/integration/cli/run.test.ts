@@ -174,6 +174,18 @@ describe("the wait for the lock", () => {
     expect(await new RwLock(cluster, "rw").tryWriteLock().then((lock) => lock?.release())).toBeUndefined();
   });
 
+  test("ends at once with 75 where --max-waiting says that the queue is full", async () => {
+    const lock = await new Mutex(cluster, "bounded").lock();
+    const waits = start(["bounded", "--max-waiting", "1", ...script("exit 3")]);
+    await waits.says("held by");
+    const late = await start(["bounded", "--max-waiting", "1", ...script("exit 4")]).ended;
+
+    expect(late.code).toBe(75);
+    expect(late.stderr).toContain('Queue of "bounded" is full: 1 wait, and maxWaiting is 1');
+    await lock.release();
+    expect((await waits.ended).code).toBe(3);
+  });
+
   test("is reported in lines, in JSON lines, or in one line of a terminal that the command's output replaces", async () => {
     const mutex = new Mutex(cluster, "told");
     const lock = await mutex.lock();

@@ -1,6 +1,7 @@
 import {
   AUTHENTICATE_REQUEST,
   COMPARE,
+  COMPARE_RESULT,
   COMPARE_TARGET,
   DELETE_RANGE_REQUEST,
   FILTER,
@@ -64,10 +65,12 @@ function readCompare(reader: Reader): Compare {
   let end: string | undefined;
   let revision = 0n;
   let value = "";
+  let isLess = false;
   readFields(reader, {
     [COMPARE.target]: () => (target = reader.number()),
     [COMPARE.key]: () => (key = reader.bytes()),
     [COMPARE.range_end]: () => (end = reader.text()),
+    [COMPARE.result]: () => (isLess = reader.number() === COMPARE_RESULT.Less),
     [COMPARE.create_revision]: () => (revision = reader.int64()),
     [COMPARE.mod_revision]: () => (revision = reader.int64()),
     [COMPARE.value]: () => (value = reader.text()),
@@ -75,6 +78,7 @@ function readCompare(reader: Reader): Compare {
   const name = key.toString();
   if (target === COMPARE_TARGET.Value) return { kind: "value is", key: name, value };
   if (target === COMPARE_TARGET.Mod) return { kind: "modified at", key: name, revision };
+  if (isLess) return { kind: "nothing since", key: name, end: end ?? "", revision: revision - 1n };
   return end === undefined ? { kind: "created at", key, revision } : { kind: "nothing in", key: name, end };
 }
 

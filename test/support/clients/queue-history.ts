@@ -41,6 +41,8 @@ const sameKeys = (keys: Keys, others: Keys): boolean =>
 function applied({ txn, answer }: Done, before: Keys): Keys | undefined {
   const succeeds = txn.compare.every((compare) => {
     if (compare.kind === "nothing in") return within(before, compare).length === 0;
+    if (compare.kind === "nothing since")
+      return within(before, compare).every((key) => before.get(key)!.revision <= compare.revision);
     const there = before.get(compare.key.toString());
     return compare.kind === "value is"
       ? there?.value === compare.value

@@ -37,6 +37,7 @@ interface Wanted {
   /** 0: do not wait. undefined: no limit. */
   readonly waitMs: number | undefined;
   readonly reason: string | undefined;
+  readonly maxWaiting: number | undefined;
 }
 
 interface Modes {
@@ -53,7 +54,8 @@ async function acquire(
   const { wait, attempt } = modesOf(cluster, wanted);
   if (wanted.waitMs === 0) return attempt({ signal });
   // An outage that costs the waiter its lease costs it its place, not the wait.
-  const limits = { signal, timeoutMs: wanted.waitMs, rejoin: true, reason: wanted.reason };
+  const { waitMs: timeoutMs, reason, maxWaiting } = wanted;
+  const limits = { signal, timeoutMs, rejoin: true, reason, maxWaiting };
   return whileReporting(cluster, wanted, { reporter, call: () => wait(limits) });
 }
 
@@ -73,6 +75,7 @@ function modesOf(cluster: Cluster, { name, shared, permits }: Wanted): Modes {
 const FLAGS = {
   wait: { value: "DURATION", text: "the longest time to wait for the lock; after it, exit code 75" },
   try: { text: "do not wait: exit code 75 if the lock is taken" },
+  "max-waiting": { value: "N", text: "exit code 75 at once if N wait already, 1 to 1000" },
   shared: { text: "hold the lock as a reader, beside other readers" },
   permits: { value: "N", text: "hold one of N permits, 1 to 1000" },
   ...PACE_FLAGS,
@@ -101,7 +104,7 @@ export const run = command({
     "With --keep-output, a call whose command does not run replays the output of the one that did, and exits with its code, also if that is not 0.",
     "With --on-wanted, the command gets the signal, once, when another client waits: it may end, so that the lock is free. A client " +
       "that waits already at the start counts, too. A command that goes on keeps the lock.",
-    "Exit codes: the command's own; 128 plus the number of the signal that ended it; 75 lock not acquired in time; 76 the lock was " +
+    "Exit codes: the command's own; 128 plus the number of the signal that ended it; 75 lock not acquired in time, or the queue is full; 76 the lock was " +
       "lost or --max-hold has passed; 126 not executable; 127 no such command.",
   ],
   flags: FLAGS,
@@ -135,6 +138,8 @@ export const run = command({
 
 function wantedOf(name: string, flags: Given<typeof FLAGS>): Wanted {
   if (flags.try && flags.wait !== undefined) throw usageError("--try and --wait exclude each other");
+  if (flags.try && flags["max-waiting"] !== undefined)
+    throw usageError("--try and --max-waiting exclude each other");
   if (flags.try && flags.reason !== undefined) throw usageError("--reason and --try exclude each other");
   if (flags.shared && flags.permits !== undefined)
     throw usageError("--shared and --permits exclude each other");
@@ -144,7 +149,10 @@ function wantedOf(name: string, flags: Given<typeof FLAGS>): Wanted {
   const permits =
     flags.permits === undefined ? undefined : parseInteger("permits", flags.permits, { min: 1, max: 1000 });
   const reason = shownText("reason", flags.reason);
-  return { name, shared: flags.shared === true, permits, waitMs, reason };
+  const bound = flags["max-waiting"];
+  const maxWaiting =
+    bound === undefined ? undefined : parseInteger("max-waiting", bound, { min: 1, max: 1000 });
+  return { name, shared: flags.shared === true, permits, waitMs, reason, maxWaiting };
 }
 
 /** Names the holder if etcd tells it: the lock may have been released since. */

@@ -3,8 +3,10 @@ import { keyOf, leaseOf, revisionNear, TEXT_KEYS, textKeyOf, VALUES, weighted } 
 import { drawRange } from "./generate-ranges.js";
 import type { PlannedCompare, PlannedOperation, PlannedTxn, Revision } from "./program.js";
 
+const ENDS = ["a0", "b", "zz", "\0", "", "a"];
+
 function drawCompare(random: Random): PlannedCompare {
-  const kind = random.pick(["created at", "modified at", "nothing in", "value is"] as const);
+  const kind = random.pick(["created at", "modified at", "nothing in", "nothing since", "value is"] as const);
   const key = textKeyOf(random);
   switch (kind) {
     case "created at":
@@ -15,7 +17,9 @@ function drawCompare(random: Random): PlannedCompare {
         revision: drawCompared(random, kind === "created at" ? "created" : "modified", key),
       };
     case "nothing in":
-      return { kind, key, end: random.pick(["a0", "b", "zz", "\0", "", "a"]) };
+      return { kind, key, end: random.pick(ENDS) };
+    case "nothing since":
+      return { kind, key, end: random.pick(ENDS), revision: drawCompared(random, "created", key) };
     case "value is":
       return { kind, key, value: random.pick(VALUES) };
   }

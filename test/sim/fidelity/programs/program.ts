@@ -20,6 +20,12 @@ export type PlannedRange = Omit<Range, "maxCreateRevision" | "revision"> & {
 export type PlannedCompare =
   | { readonly kind: "created at"; readonly key: Key; readonly revision: Revision }
   | { readonly kind: "modified at"; readonly key: string; readonly revision: Revision }
+  | {
+      readonly kind: "nothing since";
+      readonly key: string;
+      readonly end: string;
+      readonly revision: Revision;
+    }
   | Extract<Compare, { readonly kind: "nothing in" | "value is" }>;
 
 export type PlannedOperation =

@@ -53,10 +53,12 @@ const range = fc
     keysOnly: optional(fc.boolean()),
   })
   .map((given) => defined(given) as Range);
+const revisions = fc.bigInt({ min: 0n, max: 2n ** 62n });
 const compare: fc.Arbitrary<Compare> = fc.oneof(
   fc.record({ kind: fc.constant("created at" as const), key, revision: int64 }),
   fc.record({ kind: fc.constant("modified at" as const), key: text, revision: int64 }),
   fc.record({ kind: fc.constant("nothing in" as const), key: text, end: text }),
+  fc.record({ kind: fc.constant("nothing since" as const), key: text, end: text, revision: revisions }),
   fc.record({ kind: fc.constant("value is" as const), key: text, value: text }),
 );
 const operation: fc.Arbitrary<Operation> = fc.oneof(

@@ -1,6 +1,7 @@
 // The verdict on a run: pure functions over its history and etcd's own events, one per invariant.
 import type { Run } from "../runner/history.js";
 import { abortedCallsLeave } from "./abort-rules.js";
+import { queuesAreBounded } from "./bound-rules.js";
 import { claimsNeverOverlap } from "./claims.js";
 import { delayAfterCrash } from "./delay-rules.js";
 import { endsOnce } from "./ends.js";
@@ -53,6 +54,7 @@ const RULES = {
       I28: viewsAreTrue,
     },
     ...{ I29: answersAreKept, I30: runsOnce, I31: marksEnd },
+    I32: queuesAreBounded,
     crash: noCrash,
   },
 } satisfies Record<string, Rule>;

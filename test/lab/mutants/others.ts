@@ -302,4 +302,15 @@ export const OTHERS: readonly Mutant[] = [
     patches: [{ file: "lock/hold/hold.js", from: "!this.#guards && ", to: "" }],
     hunt: t1(["link-lossy"], { sticky: true }),
   },
+  {
+    name: "full-queue-entered",
+    wrong: "counts those that wait, and then joins whoever else has joined meanwhile",
+    patches: [
+      {
+        file: "lock/queue/join.js",
+        from: 'when = () => [{ kind: "nothing since", ...queueRange(path), revision: header.revision }];',
+        to: "when = () => [];",
+      },
+    ],
+  },
 ];

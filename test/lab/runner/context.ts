@@ -23,6 +23,8 @@ export interface Context {
   readonly wanted: boolean;
   /** The keys of locks may stay with their sessions. */
   readonly sticky: boolean;
+  /** No call joins a queue in which so many wait. */
+  readonly maxWaiting?: number | undefined;
   /** Of each group of shards. */
   readonly shards: number;
   /** So long the members of a group stay when nothing new happens any more. */

@@ -290,6 +290,8 @@ export interface Setting {
   readonly registers: string;
   /** The option of all sessions. */
   readonly releaseDelayMs?: number | undefined;
+  /** The option of all calls that wait. */
+  readonly maxWaiting?: number | undefined;
 }
 export interface Run {
   readonly history: readonly Step[];

@@ -70,12 +70,14 @@ export class Lane {
 
   async #once(source: Cluster | Session): Promise<void> {
     await this.#context.beats?.next();
-    const way = this.#random.pick(WAYS);
+    const drawn = this.#random.pick(WAYS);
+    // A try for a permit that comes too late is in the queue for a moment, whatever its length is.
+    const way = drawn === "try" && this.#context.maxWaiting !== undefined ? "lock" : drawn;
     const subject = this.#subject(source);
     if (this.#context.sticky && this.#random.chance(0.6)) return this.#again(subject);
     const ops = this.#opsOf(subject);
     const inside = way === "with" || (way === "lock" && subject.inside === true);
-    if (inside && subject.during) await this.#during(subject, ops);
+    if (inside && subject.during && this.#context.maxWaiting === undefined) await this.#during(subject, ops);
     else if (way === "close" && this.#kind !== "shared" && subject.owner === undefined)
       await this.#lockAndClose(subject, ops);
     else await this.#lockAndRelease(subject, ops, way);
@@ -197,14 +199,16 @@ export class Lane {
 
   async #lock(subject: Subject, ops: readonly Op[], way: Way): Promise<Grip> {
     const random = this.#random;
+    const { maxWaiting } = this.#context;
+    const bound = maxWaiting === undefined ? undefined : { maxWaiting };
     // Half of the time so early that the join is still in progress.
     const soon = random.chance(0.5);
-    if (way === "timeout") return subject.lock({ timeoutMs: random.between(1, soon ? 4 : 1500) });
-    if (way !== "abort") return subject.lock();
+    if (way === "timeout") return subject.lock({ ...bound, timeoutMs: random.between(1, soon ? 4 : 1500) });
+    if (way !== "abort") return subject.lock(bound);
     const controller = new AbortController();
     const abort = () => this.#log.aborted(ops, () => controller.abort());
     const cancel = this.#context.time.after(random.between(0, soon ? 3 : 300), abort);
-    return subject.lock({ signal: controller.signal }).finally(cancel);
+    return subject.lock({ ...bound, signal: controller.signal }).finally(cancel);
   }
 
   /** A few guarded increments or proclamations, each on a claim made right before it. */

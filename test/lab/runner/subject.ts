@@ -62,7 +62,8 @@ export interface Subject {
   readonly owner?: string;
   /** Calls without a limit are those of `during`. */
   readonly inside?: true;
-  lock(options?: WaitOptions): Promise<Grip>;
+  /** `maxWaiting`: of one name only. */
+  lock(options?: WaitOptions & { readonly maxWaiting?: number }): Promise<Grip>;
   tryLock?(options: WaitOptions): Promise<Grip | undefined>;
   readonly during?: (work: (grip: Grip) => Promise<void>) => Promise<void>;
 }

@@ -10,6 +10,7 @@ import {
   withCrashes,
   withResults,
   withShards,
+  withBounds,
   withSticky,
   withWanted,
   withWorkers,
@@ -29,6 +30,8 @@ export interface Choice {
   readonly wanted: boolean;
   /** The keys of locks may stay with their sessions. */
   readonly sticky: boolean;
+  /** Calls join a queue only if few wait in it. */
+  readonly bounded: boolean;
   /** Members of groups share out shards. */
   readonly shards: boolean;
   /** Callers of `once` and `share` keep results. */
@@ -47,20 +50,34 @@ export const KINDS = [
   "crashes",
   "wanted",
   "sticky",
+  "bounded",
   "shards",
   "results",
 ] as const;
 
 export function settingOf(seed: number, choice: Choice): SimOptions {
-  const { build, short, transport, workers, crashes, wanted, sticky, shards, results, only, processes } =
-    choice;
+  const {
+    build,
+    short,
+    transport,
+    workers,
+    crashes,
+    wanted,
+    sticky,
+    bounded,
+    shards,
+    results,
+    only,
+    processes,
+  } = choice;
   const chosen = (short ? shortOf : swarmOf)(String(seed));
   const carried = transport ? overTransport(chosen) : chosen;
   const renewed = workers ? withWorkers(carried) : carried;
   const crashed = crashes ? withCrashes(renewed) : renewed;
   const told = wanted ? withWanted(crashed) : crashed;
   const kept = sticky ? withSticky(told) : told;
-  const shared = shards ? withShards(kept) : kept;
+  const limited = bounded ? withBounds(kept) : kept;
+  const shared = shards ? withShards(limited) : limited;
   const swarm = results ? withResults(shared) : shared;
   return { ...swarm, build, only, processes: processes ?? swarm.processes };
 }

@@ -19,6 +19,7 @@ const USAGE = `npm run sim -- [options]
   --crashes     sessions have a delay after a crash, and in half of the runs processes have guardians
   --wanted      holders listen for waiters
   --sticky      the keys of locks may stay with their sessions after a release
+  --bounded     calls join a queue only if few wait in it
   --shards      members of a group share out shards, work on them, and come and go
   --results     callers of once and share keep results, and give them to one another
   --live        each run is judged during the run as well, and ends when a violation is noticed
@@ -42,6 +43,7 @@ interface Flags {
   readonly crashes: boolean;
   readonly wanted: boolean;
   readonly sticky: boolean;
+  readonly bounded: boolean;
   readonly shards: boolean;
   readonly results: boolean;
   readonly live: boolean;
@@ -71,6 +73,7 @@ async function main(): Promise<void> {
         crashes: flag,
         wanted: flag,
         sticky: flag,
+        bounded: flag,
         shards: flag,
         results: flag,
         live: flag,

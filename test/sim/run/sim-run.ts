@@ -41,6 +41,8 @@ export interface SimOptions {
   readonly wanted?: boolean;
   /** The keys of locks may stay with their sessions. */
   readonly sticky?: boolean;
+  /** No call joins a queue in which so many wait. */
+  readonly maxWaiting?: number | undefined;
   /** Of each group of shards. Default: 8. */
   readonly shards?: number | undefined;
   /** Over the client's own HTTP/2 and gRPC. Default: the simulation takes their place. */
@@ -183,7 +185,7 @@ export class SimRun {
   }
 
   result(): SimResult {
-    const { ttlSeconds, maxStallMs, releaseDelayMs } = this.options;
+    const { ttlSeconds, maxStallMs, releaseDelayMs, maxWaiting } = this.options;
     const { now, hash, events } = this.#kernel;
     const setting = {
       ...{ ttlSeconds, requestTimeoutMs: REQUEST_TIMEOUT_MS, members: this.options.members ?? 1 },
@@ -191,6 +193,7 @@ export class SimRun {
         locks: PLACES,
         registers: REGISTERS,
         releaseDelayMs,
+        maxWaiting,
         ...(maxStallMs !== undefined && { maxStallMs }),
       },
     };

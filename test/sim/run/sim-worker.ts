@@ -27,6 +27,7 @@ export interface Work {
   readonly camp: number;
   readonly wanted?: boolean | undefined;
   readonly sticky?: boolean | undefined;
+  readonly maxWaiting?: number | undefined;
   readonly shards?: number | undefined;
   readonly calmMs: number;
   readonly valueBytes?: number | undefined;
@@ -105,6 +106,7 @@ export class SimWorker {
       camp,
       wanted = false,
       sticky = false,
+      maxWaiting,
       history,
       shards = 8,
       calmMs,
@@ -122,6 +124,7 @@ export class SimWorker {
         camp,
         wanted,
         sticky,
+        maxWaiting,
         time,
         shards,
         calmMs,

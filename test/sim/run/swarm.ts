@@ -124,6 +124,14 @@ export function withSticky(setting: Omit<SimOptions, "build">): Omit<SimOptions,
   return { ...setting, sticky: true, of, processes, names };
 }
 
+/** The same run of callers that join a queue only if few wait in it. */
+export function withBounds(setting: Omit<SimOptions, "build">): Omit<SimOptions, "build"> {
+  const random = new Random(setting.seed).fork("bounded");
+  const of = random.pick(["mutex", "semaphore"] as const);
+  const [processes, lanes, names] = [2 + random.int(4), 1 + random.int(4), random.pick([1, 1, 2])];
+  return { ...setting, maxWaiting: 1 + random.int(3), of, processes, lanes, names, sticky: false };
+}
+
 /** The same run of members that share out shards. */
 export function withShards(setting: Omit<SimOptions, "build">): Omit<SimOptions, "build"> {
   const random = new Random(setting.seed).fork("shards");

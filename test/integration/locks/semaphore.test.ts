@@ -1,5 +1,6 @@
+import { once } from "node:events";
 import { describe, expect, test } from "vitest";
-import { type Hold, Semaphore } from "../../../src/index.js";
+import { type Hold, LockLostError, Semaphore } from "../../../src/index.js";
 import { spaceAlarm } from "../../support/fixtures/space-alarm.js";
 import { reasonOf, twoSessions } from "../../support/fixtures/two-sessions.js";
 
@@ -146,6 +147,61 @@ describe("the waiter behind a waiter that cannot announce its grant", () => {
     await releaseAll(holders);
 
     await (await waiting!).release();
+  });
+});
+
+describe("a permit that expires", () => {
+  const EXPIRING = { maxHoldMs: 100 };
+
+  test("is lost to its holder, and goes to the first waiter after the grace; the others keep theirs", async () => {
+    const name = "expires/one";
+    const [a, b] = semaphoresOf(name, 2);
+    const kept = await a.acquire();
+    // The grace outlasts the test: the release ends it.
+    const options = { ...EXPIRING, maxHoldGraceMs: 3_600_000 };
+    const expiring = await new Semaphore(two.holder, name, 2, options).acquire();
+    const waiting = await inLine(name, [() => b.acquire(), () => b.acquire()]);
+    const served: number[] = [];
+    waiting.forEach((each, i) => void each.then(() => served.push(i)));
+
+    const ended = once(expiring.signal, "abort");
+    if (!expiring.signal.aborted) await ended;
+    expect(expiring.signal.reason).toMatchObject({ code: "LOCK_LOST", loss: "max_hold" });
+    expect([expiring.held, kept.held, served]).toEqual([false, true, []]);
+    expect(await places(name)).toHaveLength(4);
+    const late = await reasonOf(expiring.release());
+    const next = await waiting[0]!;
+
+    expect(late).toBeInstanceOf(LockLostError);
+    expect([next.held, kept.held, served]).toEqual([true, true, [0]]);
+    await kept.release();
+    await releaseAll([next, await waiting[1]!]);
+    expect(await places(name)).toEqual([]);
+  });
+
+  test("goes on by itself when its holder does nothing, from one to the next", async () => {
+    const name = "expires/chain";
+    const options = { ...EXPIRING, maxHoldGraceMs: 0 };
+    const semaphore = new Semaphore(two.holder, name, 2, options);
+    const holds = await Promise.all(Array.from({ length: 6 }, () => semaphore.acquire()));
+
+    const reasons = await Promise.all(holds.map((hold) => reasonOf(hold.release())));
+    expect(reasons.slice(0, 4)).toMatchObject(Array(4).fill({ code: "LOCK_LOST", loss: "max_hold" }));
+    expect([two.holder.state, await places(name)]).toEqual(["live", []]);
+  });
+
+  test("has the limit of its own object: that of another one, on the same name, stays", async () => {
+    const name = "expires/each";
+    const [a] = semaphoresOf(name, 2);
+    const unlimited = await a.acquire();
+    const options = { ...EXPIRING, maxHoldGraceMs: 0 };
+    const work = new Semaphore(two.session, name, 2, options).withPermit(
+      ({ signal }) => new Promise((resolve) => signal.addEventListener("abort", resolve)),
+    );
+
+    await expect(work).rejects.toMatchObject({ code: "LOCK_LOST", loss: "max_hold" });
+    expect(unlimited.held).toBe(true);
+    await unlimited.release();
   });
 });
 

@@ -2,6 +2,7 @@ import { afterAll, beforeAll, describe, test } from "vitest";
 import {
   type Cluster,
   connect,
+  inspect,
   Mutex,
   Session,
   SessionClosedError,
@@ -136,6 +137,41 @@ describe.concurrent("an adopted session", () => {
     const next = await rival;
     expect(next.fence).toBeGreaterThan(lock.fence);
     await next.release();
+  });
+
+  test("is found by the name of the lock: inspect shows the lease and the owner of the holder", async ({
+    expect,
+  }) => {
+    const owner = "gateway-0";
+    const session = await Session.open(first, { ttlSeconds: TTL_SECONDS, owner });
+    const before = await new Mutex(session, "adopt/named").lock();
+    await session.orphan();
+
+    const { holders } = await inspect(second, "adopt/named");
+    expect(holders).toMatchObject([{ owner, leaseId: session.leaseId, revision: before.fence }]);
+    const adopted = await Session.adopt(second, holders[0]!.leaseId, { owner });
+    const lock = await new Mutex(adopted, "adopt/named").lock();
+
+    expect([lock.key, lock.fence, adopted.owner]).toEqual([before.key, before.fence, owner]);
+    await lock.release();
+    await adopted.close();
+  });
+
+  test("may be that of a process that has crashed: its lock goes on with the same fence", async ({
+    expect,
+  }) => {
+    const { stdout } = await etcd.etcdctl(["lease", "grant", "60"]);
+    const [, id = ""] = /lease (\w+) granted/.exec(stdout) ?? [];
+    const value = { owner: "gateway-0", since: new Date().toISOString(), id: "crashed" };
+    await etcd.etcdctl(["put", `adopt/crashed/${id}`, JSON.stringify(value), `--lease=${id}`]);
+
+    const [holder] = (await inspect(second, "adopt/crashed")).holders;
+    const adopted = await Session.adopt(second, holder!.leaseId, { owner: holder!.owner });
+    const lock = await new Mutex(adopted, "adopt/crashed").lock();
+
+    expect([lock.fence, lock.held, adopted.owner]).toEqual([holder!.revision, true, "gateway-0"]);
+    await lock.release();
+    await adopted.close();
   });
 
   test("gives the inherited place to one caller: the next one waits", async ({ expect }) => {

@@ -7,6 +7,7 @@ import { boundaries, timeline, withTtls } from "../../../scripts/lease-timeline.
 import * as leasehold from "../../../src/index.js";
 import { LeaseholdError } from "../../../src/index.js";
 import { isOver, inJeopardy } from "../../../src/lock/session/lease.js";
+import { rowsOf } from "../../support/fixtures/named-tests.js";
 import { partsOf, readPage } from "../../support/fixtures/pages.js";
 
 const source = (file: string) => readFileSync(new URL(`../../../src/${file}`, import.meta.url), "utf8");
@@ -132,5 +133,36 @@ describe("docs/cli.schema.json", () => {
       },
       required: ["name", "released"],
     });
+  });
+});
+
+describe("docs/comparison.md", () => {
+  const rows = rowsOf(readPage("docs/comparison.md"));
+  const features = rows.filter((cells) => cells.length === 4 && cells[0] !== "feature");
+  const locks = rows.filter((cells) => cells.length === 3 && cells[0] !== "lock").map(([lock = ""]) => lock);
+
+  it("has a test for each feature that leasehold has, and says no of the others", () => {
+    const untested = features.filter(
+      ([, ours = ""]) =>
+        !/^no( <!-- pending: \w+ -->)?$/.test(ours) && !/\]\(\.\.\/test\/\S+\.test\.ts\)/.test(ours),
+    );
+
+    expect(features.length).toBeGreaterThan(60);
+    expect(untested).toEqual([]);
+  });
+
+  it("names only locks whose source it names, each once in a row", () => {
+    const named = features.map(([feature, , yes, partly]) => ({
+      feature,
+      items: [yes, partly].flatMap((cell) => (cell ? cell.split(" · ") : [])),
+    }));
+    const lockOf = (item: string) => locks.find((lock) => new RegExp(`^${lock}(?![\\w-])`).test(item));
+    const wrong = named.filter(({ items }) => {
+      const found = items.map(lockOf);
+      return found.includes(undefined) || new Set(found).size < found.length;
+    });
+
+    expect(locks).toHaveLength(16);
+    expect(wrong).toEqual([]);
   });
 });

@@ -3,7 +3,7 @@ import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import type { Browser, Page } from "puppeteer-core";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
-import { connect, inspect, Mutex, Semaphore, Session, shards, type Cluster } from "../../src/index.js";
+import { connect, inspect, Mutex, once, Semaphore, Session, shards, type Cluster } from "../../src/index.js";
 import { startEtcd, type EtcdCluster } from "../support/etcd/etcd.js";
 import { startCli } from "../support/programs/cli.js";
 import { startBrowser } from "../support/servers/browser.js";
@@ -142,6 +142,15 @@ describe("the page", () => {
     expect(await tab.evaluate("document.activeElement.textContent")).toBe("one/a");
     await (await waiting).release();
     expect(complaints).toEqual([]);
+  });
+
+  test("counts the runs of once under the name of a queue", async () => {
+    await once(cluster, "counted/a", 1, () => undefined);
+    await once(cluster, "counted/a", 2, () => Promise.reject(new Error("wrong"))).catch(() => undefined);
+    const { url } = await serve({ prefix: "counted/" });
+    const tab = await visit(`${url}#queue=${encodeURIComponent("counted/a")}`);
+    const told = () => tab.evaluate(`document.querySelector("#detail").innerText`);
+    await expect.poll(told).toContain("Runs of once: 1 done, 1 failed");
   });
 
   test("shows the shards of a group by member over time, as a picture, a list and a table", async () => {

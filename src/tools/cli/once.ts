@@ -1,7 +1,8 @@
 // The runs of `once`: `leasehold once NAME` lists them, and `show` counts them. Both read only, and need no session. Owners, errors and
 // texts of slots are what the programs that have put the marks say: they are bounded, tables escape them, and JSON keeps them as they are.
-import { type Cluster, EtcdRefusedError, once as onceOf, type OnceRecord } from "../../index.js";
+import { type Cluster, once as onceOf, type OnceRecord } from "../../index.js";
 import { ask } from "../../observe/inspect.js";
+import { COUNTED } from "../../recipes/once/run-counts.js";
 import { command, parseInteger } from "./command.js";
 import { columnsOf, EXIT, json, type Output, tableFor, wrap, write } from "./io.js";
 import type { OnceRecordJson, RunsJson } from "./json-types.js";
@@ -17,7 +18,7 @@ const bounded = (text: string, most: number): string =>
   text.length > most ? `${text.slice(0, most - 1)}…` : text;
 
 /** The youngest ones first. @throws {EtcdUnavailableError} after five seconds without an answer. */
-const runsOf = (
+export const runsOf = (
   cluster: Cluster,
   name: string,
   { limit, signal }: { readonly limit: number; readonly signal: AbortSignal },
@@ -27,28 +28,6 @@ const runsOf = (
     onceOf.history(cluster, name, { limit, signal: policy.signal }),
   );
 };
-
-/** Enough to see what fails, and read in five requests. */
-const COUNTED = 100;
-
-/**
- * How many of the youngest runs are in which state: one request more for a name without any. Undefined for such a name, and if the user may
- * not read the marks.
- */
-export async function countRuns(
-  cluster: Cluster,
-  name: string,
-  signal: AbortSignal,
-): Promise<RunsJson | undefined> {
-  const records = await runsOf(cluster, name, { limit: COUNTED, signal }).catch((error: unknown) => {
-    if (error instanceof EtcdRefusedError) return [];
-    throw error;
-  });
-  if (records.length === 0) return undefined;
-  const counts = { running: 0, done: 0, failed: 0, lost: 0, missed: 0 };
-  for (const { state } of records) counts[state]++;
-  return counts;
-}
 
 const STATES = ["running", "done", "failed", "lost", "missed"] as const satisfies (keyof RunsJson)[];
 

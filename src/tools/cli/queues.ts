@@ -39,7 +39,8 @@ import {
   whoText,
 } from "./io.js";
 import type { LockJson, QueueJson, ReleaseJson } from "./json-types.js";
-import { countRuns, runsText } from "./once.js";
+import { countRuns } from "../../recipes/once/run-counts.js";
+import { runsOf, runsText } from "./once.js";
 
 /** As many as the library reports. */
 const MAX_LIMIT = 1000;
@@ -155,7 +156,7 @@ export const show = command({
     const cluster = connect();
     const [queue, runs] = await Promise.all([
       inspect(cluster, name, { limit, signal }),
-      countRuns(cluster, name, signal),
+      countRuns((limit) => runsOf(cluster, name, { limit, signal })),
     ]);
     const text = wantsJson
       ? json({ ...queueJson(queue), ...(runs && { runs }) } satisfies QueueJson)

@@ -1,7 +1,8 @@
 import type { ServerResponse } from "node:http";
-import { type Contender, Election, inspect, type QueueState } from "../../index.js";
+import { type Contender, Election, inspect, once, type QueueState } from "../../index.js";
 import { pause, type Timer } from "../../base/util/clock.js";
 import { inOwnContext } from "../../base/util/own-context.js";
+import { countRuns, type RunCounts } from "../../recipes/once/run-counts.js";
 import { encodeEvent, EventStream } from "./event-stream.js";
 import { Overview, Rows } from "./overview.js";
 import type { DetailMessage, Person } from "./protocol.js";
@@ -90,6 +91,9 @@ interface Found {
   readonly value: string | undefined;
 }
 
+/** They take up to five requests, and change without the queue. */
+const RUNS_EVERY_MS = 10_000;
+
 interface Reading extends BoardSetting {
   readonly rows: Rows;
 }
@@ -102,6 +106,8 @@ class Detail {
   /** All readers share it. */
   #last: Buffer | undefined;
   #contenders = 0;
+  #runs: RunCounts | undefined;
+  #runsAt = -Infinity;
 
   /** @param onIdle called when the last stream has ended. */
   constructor(
@@ -133,7 +139,8 @@ class Detail {
     const { signal } = this.#stop;
     while (!signal.aborted) {
       this.#wake = new AbortController();
-      this.#publish(await this.#read());
+      const [found] = await Promise.all([this.#read(), this.#countRuns()]);
+      this.#publish(found);
       await pause(clock, LEAST_MS, signal);
       const wake = this.#contenders > MAX_WOKEN ? undefined : this.#wake.signal;
       await pause(clock, EVERY_MS - LEAST_MS, signal, wake);
@@ -152,6 +159,16 @@ class Detail {
     } catch (error) {
       return (error as Error).message;
     }
+  }
+
+  /** Never rejects: the counts may be old. */
+  async #countRuns(): Promise<void> {
+    const { clock, cluster } = this.reading;
+    if (clock.monotonic() - this.#runsAt < RUNS_EVERY_MS) return;
+    this.#runsAt = clock.monotonic();
+    const { signal } = this.#stop;
+    const counting = countRuns((limit) => once.history(cluster, this.name, { limit, signal }));
+    this.#runs = await counting.catch(() => this.#runs);
   }
 
   #publish(found: Found | string): void {
@@ -185,6 +202,7 @@ class Detail {
       waiters: state.waiters.map((waiter) => personOf(waiter, false)),
       problem: typeof found === "string" ? found : null,
       shards: shardPicture(name, (each) => rows.history(each), now) ?? null,
+      runs: this.#runs ?? null,
     };
   }
 }

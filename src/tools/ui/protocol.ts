@@ -114,6 +114,14 @@ export interface ShardPicture {
   readonly loads: readonly (readonly number[])[] | null;
 }
 
+export interface RunCounts {
+  readonly running: number;
+  readonly done: number;
+  readonly failed: number;
+  readonly lost: number;
+  readonly missed: number;
+}
+
 /** The event `detail`: one queue. */
 export interface DetailMessage {
   readonly now: number;
@@ -131,6 +139,8 @@ export interface DetailMessage {
   readonly problem: string | null;
   /** null: it is no group of members, or the group has no shards. */
   readonly shards: ShardPicture | null;
+  /** How many of the youngest 100 slots of `once` of this name are in which state; null: none is known, or the server may not read them. */
+  readonly runs: RunCounts | null;
 }
 
 /** The body of `POST release`. */

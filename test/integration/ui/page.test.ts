@@ -1,7 +1,7 @@
 // lockPage() on a server, with a real etcd: what it shows, what it lets through, what it changes.
 import http, { type Server } from "node:http";
 import { afterAll, afterEach, beforeAll, describe, expect, onTestFinished, test } from "vitest";
-import { connect, inspect, LockLostError, Mutex, Session, type Cluster } from "../../../src/index.js";
+import { connect, inspect, LockLostError, Mutex, once, Session, type Cluster } from "../../../src/index.js";
 import { lockPage, type LockPage, type LockPageOptions } from "../../../src/tools/ui/lock-page.js";
 import { startEtcd, type EtcdCluster } from "../../support/etcd/etcd.js";
 import { ask, Listener } from "../../support/ui/client.js";
@@ -97,6 +97,26 @@ describe("the events", () => {
       { holder: "dying", end: "lease ended", fromIsJoin: false },
       { holder: "web-2" },
     ]);
+  });
+
+  test("count the runs of once of a queue that is shown, and nothing where there are none", async () => {
+    const name = "runs/a";
+    let end = (): void => {};
+    const held = new Promise<void>((resolve) => (end = resolve));
+    for (const slot of [1, 2]) await once(cluster, name, slot, () => undefined);
+    await once(cluster, name, 3, () => Promise.reject(new Error("wrong"))).catch(() => undefined);
+    await once(cluster, name, 4, (lock) => lock.release()).catch(() => undefined);
+    const running = once(cluster, name, 5, () => held);
+    await expect.poll(async () => (await once.history(cluster, name)).length).toBe(5);
+
+    const url = await serve({ prefix: "runs/" });
+    const { data: shown } = await listenTo(`${url}/events?queue=runs%2Fa`).until(() => true);
+    const { data: none } = await listenTo(`${url}/events?queue=runs%2Fnone`).until(() => true);
+    end();
+    await running;
+
+    expect(shown["runs"]).toEqual({ running: 1, done: 2, failed: 1, lost: 1, missed: 0 });
+    expect(none["runs"]).toBeNull();
   });
 
   test("say of a sticky lock that its key may be kept", async () => {

@@ -1,4 +1,4 @@
-import type { DetailMessage, Past, Person } from "../protocol.js";
+import type { DetailMessage, Past, Person, RunCounts } from "../protocol.js";
 import { Connection } from "./connection.js";
 import { announce, byId, count, duration, kindOf, make, number, setText, shown, timeOfDay } from "./dom.js";
 import { People, type Scene } from "./people.js";
@@ -28,6 +28,7 @@ export class Detail {
   readonly #sub = make("p", { class: "sub" });
   readonly #problem = make("p", { class: "problem", role: "status" });
   readonly #value = make("p", { class: "value" });
+  readonly #runs = make("p", { class: "sub" });
   readonly #people = new People();
   readonly #heading = make("h3");
   readonly #waiting = make("h3");
@@ -51,7 +52,15 @@ export class Detail {
     this.#picture.setAttribute("role", "img");
     this.#section.append(
       make("div", { class: "detail-top" }, this.#title, close),
-      ...[this.#sub, this.#problem, this.#shards.element, this.#heading, this.#value, this.#people.holders],
+      ...[
+        this.#sub,
+        this.#runs,
+        this.#problem,
+        this.#shards.element,
+        this.#heading,
+        this.#value,
+        this.#people.holders,
+      ],
       ...[
         make("h3", {}, "Hand-overs"),
         this.#trend.element,
@@ -86,6 +95,7 @@ export class Detail {
       perMinute: [],
       countedSince: this.store.handOvers.countedSince,
       shards: null,
+      runs: null,
     });
     this.#title.focus();
     this.#connection = new Connection(
@@ -124,6 +134,8 @@ export class Detail {
     setText(this.#problem, problem ?? "");
     this.#value.hidden = message.value === null;
     setText(this.#value, shown(message.value ?? ""));
+    this.#runs.hidden = message.runs === null;
+    setText(this.#runs, message.runs ? runsText(message.runs) : "");
     this.#showHeadings(message, this.#people.show(scene));
     this.#trend.show(message, now);
     this.#shards.show(message, now);
@@ -143,6 +155,13 @@ export class Detail {
     const hidden = total.waiters - shownWaiters;
     setText(this.#more, hidden > 0 && waiters.length > 0 ? `and ${number(hidden)} more` : "");
   }
+}
+
+const RUNS = ["running", "done", "failed", "lost", "missed"] as const satisfies (keyof RunCounts)[];
+
+function runsText(runs: RunCounts): string {
+  const shown = RUNS.filter((state) => runs[state] > 0).map((state) => `${number(runs[state])} ${state}`);
+  return `Runs of once: ${shown.join(", ")}`;
 }
 
 /** Rows of the history table. */

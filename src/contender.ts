@@ -23,6 +23,8 @@ export interface Contender {
    * process knows which: it takes the lock again without a request to etcd.
    */
   readonly sticky: boolean;
+  /** How many permits of a weighted Semaphore it takes, and how many there are by its own word; undefined for any other entry. */
+  readonly weighted: { readonly weight: number; readonly permits: number } | undefined;
   /** What a leader or a candidate has campaigned with or proclaimed, cut at 256 bytes. Any other entry has none. */
   readonly value: string | undefined;
   /** Milliseconds until the place of a dead entry is free. `undefined` if the lease ended between the two reads. */

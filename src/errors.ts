@@ -596,6 +596,7 @@ const kindText: Record<FoundKind, string> = {
   reader: "a reader of an RwLock",
   writer: "a writer of an RwLock",
   permit: "a Semaphore",
+  weighted: "a weighted Semaphore",
   all: "lockAll",
   leadership: "an Election",
   web_lock: "a web lock",

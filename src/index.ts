@@ -61,6 +61,7 @@ export type {
   SessionOptions,
   WaitOptions,
 } from "./lock/session/session-options.js";
+export type { SemaphoreOptions, WeightOption } from "./lock/semaphore.js";
 export type { SessionSource } from "./lock/session/cluster.js";
 export type { SessionState } from "./lock/session/lease.js";
 export type { SessionStateEvent } from "./lock/session/cluster.js";

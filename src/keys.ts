@@ -86,6 +86,14 @@ export function parseEntryKey(
 /** The maximum number of permits of a semaphore. */
 export const MAX_PERMITS = 1000;
 
+/** The part of a weighted semaphore that an entry takes. */
+export interface Share {
+  /** How many permits there are. */
+  readonly permits: number;
+  /** How many of them the entry takes: 1 to `permits`. */
+  readonly weight: number;
+}
+
 /** The value of an entry, for `inspect`. After a lost reply, `id` identifies the entry. */
 export interface EntryValue {
   readonly owner: string;
@@ -93,6 +101,8 @@ export interface EntryValue {
   readonly id: string;
   /** For a semaphore: how many may hold at a time. */
   readonly permits?: number;
+  /** For a weighted one. It has no field `permits`: an older client would count the entry as one permit, and so rejects its own call. */
+  readonly weighted?: Share;
   /** Why its caller wants the lock. */
   readonly reason?: string;
   /** For a sticky lock: its session may keep the key while nobody has the lock. */
@@ -111,12 +121,14 @@ export function parseEntryValue(value: string): Partial<EntryValue> {
   try {
     const parsed: unknown = JSON.parse(value);
     if (typeof parsed !== "object" || parsed === null) return {};
-    const { owner, since, id, permits, client, reason, sticky } = parsed as Record<string, unknown>;
+    const { owner, since, id, permits, weighted, client, reason, sticky } = parsed as Record<string, unknown>;
     const found: { -readonly [K in keyof EntryValue]?: EntryValue[K] } = {};
     if (typeof owner === "string") found.owner = owner;
     if (typeof since === "string") found.since = since;
     if (typeof id === "string") found.id = id;
     if (isPermits(permits)) found.permits = permits;
+    else if (permits === undefined && isShare(weighted))
+      found.weighted = { permits: weighted.permits, weight: weighted.weight };
     if (typeof client === "string") found.client = client;
     if (typeof reason === "string") found.reason = reason;
     if (sticky === true) found.sticky = true;
@@ -129,3 +141,8 @@ export function parseEntryValue(value: string): Partial<EntryValue> {
 
 const isPermits = (value: unknown): value is number =>
   typeof value === "number" && Number.isInteger(value) && value >= 1 && value <= MAX_PERMITS;
+
+function isShare(value: unknown): value is Share {
+  const { permits, weight } = (value ?? {}) as Readonly<Record<string, unknown>>;
+  return isPermits(permits) && isPermits(weight) && weight <= permits;
+}

@@ -1,7 +1,7 @@
 import { type EntryValue, MARKS, parseEntryKey, parseEntryValue } from "./keys.js";
 
 /** What is acquired: by which class, or in which mode. */
-export type LockKind = "mutex" | "reader" | "writer" | "permit" | "all" | "leadership" | "web_lock";
+export type LockKind = "mutex" | "reader" | "writer" | "permit" | "weighted" | "all" | "leadership" | "web_lock";
 
 /** "unknown": the entry does not show its kind, as the entries of Go's `Mutex`, `etcdctl lock` and jetcd do not. */
 export type FoundKind = LockKind | "unknown";
@@ -17,23 +17,29 @@ export interface FoundEntry {
 
 /**
  * Kinds of one group share a queue: a mutex and each lock of `lockAll` exclude as a writer does. A permit counts the entries
- * before it, and the value of a candidate is its proclamation, so neither can share a queue with another group.
+ * before it, a weighted one adds their weights, and the value of a candidate is its proclamation, so none of these can share a queue
+ * with another group.
  */
-const GROUPS: Readonly<Record<LockKind, "locks" | "permits" | "candidates">> = {
+const GROUPS: Readonly<Record<LockKind, "locks" | "permits" | "weights" | "candidates">> = {
   mutex: "locks",
   all: "locks",
   reader: "locks",
   writer: "locks",
   web_lock: "locks",
   permit: "permits",
+  weighted: "weights",
   leadership: "candidates",
 };
 
 export const isSameGroup = (a: LockKind, b: FoundKind): boolean => b !== "unknown" && GROUPS[a] === GROUPS[b];
 
+/** Whether an entry of `kind` may hold beside others that are before it, so that each of them counts. */
+export const isCounted = (kind: LockKind): boolean =>
+  GROUPS[kind] === "permits" || GROUPS[kind] === "weights";
+
 /** Whether an entry of `kind` may wait for an entry of the same name: an unknown one excludes all others. */
 export const mayMeet = (kind: LockKind, found: FoundKind): boolean =>
-  found === "unknown" ? GROUPS[kind] !== "permits" : GROUPS[kind] === GROUPS[found];
+  found === "unknown" ? !isCounted(kind) : GROUPS[kind] === GROUPS[found];
 
 /** A key in the range of a queue. */
 interface RangeKey {
@@ -94,9 +100,10 @@ const startsAsOurs = (value: string): boolean => value.length <= MAX_VALUE && va
  */
 function kindOfValue(value: string): FoundKind {
   if (value === "") return "unknown";
-  const { owner, since, id, permits } = startsAsOurs(value) ? parseEntryValue(value) : {};
+  const { owner, since, id, permits, weighted } = startsAsOurs(value) ? parseEntryValue(value) : {};
   if (owner === undefined || since === undefined || id === undefined) return "leadership";
   if (permits !== undefined) return "permit";
+  if (weighted !== undefined) return "weighted";
   return isExact(value, { owner, since, id }) ? "mutex" : "unknown";
 }
 
@@ -106,8 +113,8 @@ const ID = /^[0-9a-z]{1,13}$/;
 const isExact = (value: string, { owner, since, id }: EntryValue): boolean =>
   TIME.test(since) && ID.test(id) && value === JSON.stringify({ owner, since, id });
 
-/** Whether `value` is exactly that of a mutex, which no candidate has. */
+/** Whether `value` is that of a mutex or a permit, which no candidate has. */
 export const isLockValue = (value: string): boolean => {
   const kind = kindOfValue(value);
-  return kind === "mutex" || kind === "permit";
+  return kind === "mutex" || kind === "permit" || kind === "weighted";
 };

@@ -13,7 +13,7 @@ import {
   revisionIsGone,
 } from "../lock/queue/contenders.js";
 import { queueRange } from "../lock/queue/lock-mode.js";
-import { type QueueKind, SeenEntry } from "../lock/queue/seen-entry.js";
+import { byAge, holdersIn, type QueueKind, SeenEntry, withoutDelayKeys } from "../lock/queue/seen-entry.js";
 import { type Cluster, servicesOf } from "../lock/session/cluster.js";
 import type { WaitOptions } from "../lock/session/session-options.js";
 import { inSlices, pathIn, Queues } from "./board-queues.js";
@@ -287,7 +287,8 @@ async function readPage(asking: Asking, search: Search): Promise<ReadPage> {
       const first = kv && seen?.isDelay ? new SeenEntry(await entryBeside(asking, kv, revision)) : seen;
       // Only behind readers do the other keys decide who holds, and delay keys are no contenders.
       const needsAll = isDelayed || (count > 1 && first?.placeIn(path) === "reader");
-      return { path, first, count, needsAll };
+      const holders = await weightedHolders(asking, { path, first, count, revision });
+      return { path, first, count, needsAll, holders };
     });
     queues.push(...(await Promise.all(found)));
   }
@@ -308,6 +309,20 @@ interface ListedQueue {
   readonly count: number;
   /** All keys must be read. */
   readonly needsAll: boolean;
+  /** How many hold, if a number does not say that. */
+  readonly holders: number | undefined;
+}
+
+/** How many hold permits of a weighted semaphore: their values say what they take. */
+async function weightedHolders(
+  { services, policy }: Asking,
+  { path, first, count, revision }: Pick<ListedQueue, "path" | "first" | "count"> & { readonly revision: bigint },
+): Promise<number | undefined> {
+  if (!first?.weighted || count < 2) return undefined;
+  const limit = first.weighted.permits;
+  const oldest: Range = { order: "oldest first", limit, revision, ...queueRange(path) };
+  const { kvs } = await services.client.range(oldest, policy);
+  return holdersIn(path, withoutDelayKeys(kvs.map((kv) => new SeenEntry(kv)).sort(byAge))).length;
 }
 
 /** What a queue is shown with, besides its oldest entry: all its keys, and what is left of the leases of dead holders. */
@@ -324,7 +339,7 @@ function summaryOf({ services }: Asking, queue: ListedQueue, { split, ttls }: Mo
   const common = { name, kind: first.kindIn(path), holder };
   if (split && first.placeIn(path) === "reader") return { ...common, waiters: split.waiterCount };
   const all = split ? split.waiterCount + split.holderCount : count;
-  return { ...common, waiters: all - Math.min(all, first.permits ?? 1) };
+  return { ...common, waiters: all - Math.min(all, queue.holders ?? first.permits ?? 1) };
 }
 
 /** The queues whose keys all matter, by their paths: the keys that count in several nested ones are read once. */

@@ -1,4 +1,4 @@
-import { kindOfQueue, type QueueKind, type SeenEntry } from "../lock/queue/seen-entry.js";
+import { kindOfQueue, type QueueKind, Room, type SeenEntry } from "../lock/queue/seen-entry.js";
 
 /**
  * `granted`: the entry became a holder. `released`: a holder's key was deleted while other keys of its lease stayed, so the
@@ -114,8 +114,8 @@ export class LiveQueue {
   #last: Place | undefined;
   /** The first of them that is no reader's. */
   #barrier: Place | undefined;
-  /** The number of permits of the first place. */
-  #permits = 1;
+  /** For as many as the first place says. */
+  #room: Room | undefined;
   /** Look at all again. */
   #isOld = false;
   /** Places that have been looked at, and are gone. */
@@ -260,7 +260,9 @@ export class LiveQueue {
   replaced(place: Place, before: SeenEntry, at?: number): void {
     this.#holders = this.#deadHolders = undefined;
     this.#deadCount += Number(place.entry.isDelay) - Number(before.isDelay);
-    if (place.entry.permits !== before.permits) this.#isOld = true;
+    const [now, then] = [place.entry, before];
+    const isOther = now.permits !== then.permits || now.weighted?.weight !== then.weighted?.weight;
+    if (isOther) this.#isOld = true;
     if (!place.isDelay || !this.#holding.has(place)) return;
     this.#dead.push(before);
     this.#holding.set(place, at);
@@ -275,7 +277,8 @@ export class LiveQueue {
 
   /** All changes of a revision are made: finds the holders, and returns which of them began to hold and which hold no more. */
   settle(at: number | undefined): Settled {
-    const isSettled = this.#barrier !== undefined && this.#seen >= this.#permits;
+    const { permits = 1 } = this.#room ?? {};
+    const isSettled = this.#barrier !== undefined && this.#seen >= permits;
     if (isSettled && !this.#isOld && this.#lost.length === 0 && this.#dead.length === 0) {
       this.#fill();
       return NOTHING;
@@ -292,7 +295,7 @@ export class LiveQueue {
     };
     let ended: Place[] = [];
     const first = this.#first();
-    if (this.#isOld || (lost.length > 0 && this.#permits > 1)) ended = this.#lookAgain(hold);
+    if (this.#isOld || (lost.length > 0 && permits > 1)) ended = this.#lookAgain(hold);
     else if (lost.length > 0) {
       ended = lost.filter((place) => this.#holding.delete(place));
       this.#forgetOrder();
@@ -317,11 +320,12 @@ export class LiveQueue {
       const place = this.#line[this.#next];
       if (place === undefined) return;
       const { entry } = place;
-      if (this.#seen === 0) this.#permits = entry.permits ?? 1;
-      if (this.#seen >= this.#permits && this.#barrier) return;
+      if (this.#seen === 0) this.#room = undefined;
+      const room = (this.#room ??= new Room(entry));
+      if (this.#seen >= room.permits && this.#barrier) return;
       const where = entry.placeIn(this.path);
-      const limit = where === "direct" && entry.permits !== undefined ? this.#permits : 1;
-      if (where === "reader" ? !this.#barrier : this.#seen < limit) hold(place);
+      const hasRoom = room.has(entry, where, this.#seen);
+      if (where === "reader" ? !this.#barrier : hasRoom) hold(place);
       if (where !== "reader" && where !== "below readers") this.#barrier ??= place;
       this.#last = place;
       this.#seen++;

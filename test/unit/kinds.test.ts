@@ -1,10 +1,15 @@
 import { describe, expect, test } from "vitest";
 import { entryFound, isLockValue, isSameGroup, mayMeet, type LockKind } from "../../src/kinds.js";
 import { checkValue } from "../../src/base/options/check.js";
+import { parseEntryValue } from "../../src/keys.js";
+import { QueueEntry } from "../../src/lock/queue/entry.js";
+import { weighted } from "../../src/lock/queue/permit-mode.js";
+import { FakeCluster } from "../support/fakes/fake-connection.js";
 
 const LEASE = 0x6a1fn;
 const OURS = '{"owner":"host:1","since":"2026-01-02T03:04:05.678Z","id":"1q2w3e"}';
 const PERMIT = OURS.replace("}", ',"permits":3}');
+const WEIGHTED = OURS.replace("}", ',"weighted":{"permits":10,"weight":3}}');
 const WEB = OURS.replace("}", ',"client":"c"}');
 
 const found = (key: string, value = "", leaseId = LEASE, prefix = "") =>
@@ -15,6 +20,7 @@ describe("what a key under a name shows", () => {
     ["a/6a1f", OURS, "a", "mutex"],
     ["a/6a1f-2", OURS, "a", "mutex"],
     ["a/6a1f", PERMIT, "a", "permit"],
+    ["a/6a1f", WEIGHTED, "a", "weighted"],
     ["a/6a1f", "", "a", "unknown"],
     ["a/6a1f", "10.0.0.1:80", "a", "leadership"],
     ["a/6a1f", "{}", "a", "leadership"],
@@ -55,7 +61,39 @@ describe("what a key under a name shows", () => {
   });
 
   test("is the kind of a mutex or a permit for exactly the values that this library writes", () => {
-    expect([OURS, PERMIT, "", "x"].map(isLockValue)).toEqual([true, true, false, false]);
+    expect([OURS, PERMIT, WEIGHTED, "", "x"].map(isLockValue)).toEqual([true, true, true, false, false]);
+  });
+
+  test.each([
+    ["more than there are", { permits: 3, weight: 4 }],
+    ["nothing", { permits: 3, weight: 0 }],
+    ["a part of a permit", { permits: 3, weight: 1.5 }],
+    ["a text", { permits: 3, weight: "1" }],
+    ["an unknown part", { permits: 3 }],
+    ["one of more than there can be", { permits: 1001, weight: 1 }],
+    ["one of an unknown number", { weight: 1 }],
+    ["what is no object", 3],
+    ["a list", [3, 1]],
+    ["null", null],
+  ])("is unknown if it says that it takes %s", (_, weighted) => {
+    const value = OURS.replace("}", `,"weighted":${JSON.stringify(weighted)}}`);
+    expect(found("a/6a1f", value)).toEqual({ name: "a", kind: "unknown" });
+    expect(parseEntryValue(value).weighted).toBeUndefined();
+  });
+
+  test("is a permit's, as for an older client, if it says both", () => {
+    const value = OURS.replace("}", ',"permits":2,"weighted":{"permits":10,"weight":3}}');
+    expect(found("a/6a1f", value)).toEqual({ name: "a", kind: "permit" });
+    expect(parseEntryValue(value)).toMatchObject({ permits: 2 });
+    expect(parseEntryValue(value).weighted).toBeUndefined();
+  });
+
+  test("is none that an older client counts: without a number of permits, its calls are rejected, or wait", () => {
+    const written = new QueueEntry({ lease: new FakeCluster().lease(), name: "a", n: 1, mode: weighted(10, 3) });
+    const { owner, since, id, permits } = parseEntryValue(written.value);
+    expect(permits).toBeUndefined();
+    expect(JSON.stringify({ owner, since, id })).not.toBe(written.value);
+    expect(found("a/6a1f", written.value)).toEqual({ name: "a", kind: "weighted" });
   });
 });
 
@@ -63,6 +101,7 @@ describe("kinds", () => {
   const groups: readonly (readonly LockKind[])[] = [
     ["mutex", "all", "reader", "writer", "web_lock"],
     ["permit"],
+    ["weighted"],
     ["leadership"],
   ];
   const groupOf = (kind: LockKind) => groups.findIndex((group) => group.includes(kind));
@@ -74,7 +113,7 @@ describe("kinds", () => {
   });
 
   test.each(groups.flat())("of an unknown client may be met by %s unless permits are counted", (kind) => {
-    expect(mayMeet(kind, "unknown")).toBe(kind !== "permit");
+    expect(mayMeet(kind, "unknown")).toBe(kind !== "permit" && kind !== "weighted");
     expect(isSameGroup(kind, "unknown")).toBe(false);
   });
 });

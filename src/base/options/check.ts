@@ -196,6 +196,10 @@ export function checkFunction(option: string, value: unknown): void {
 export const checkPermits = (value: unknown): number =>
   checkWhole("permits", value, { min: 1, max: MAX_PERMITS });
 
+/** A heavier call would never hold. */
+export const checkWeight = (value: unknown, permits: number): number =>
+  checkWhole("weight", value, { min: 1, max: permits });
+
 /** The `drainMs` of `close()`. */
 export function checkDrain(where: string, options: unknown): number {
   const { drainMs } = checkOptions(where, options, ["drainMs"]);

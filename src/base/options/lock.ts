@@ -47,14 +47,23 @@ const STICKY_OPTIONS = ["sticky", "local"] as const;
 const MAX_LOCAL_TURNS = 1_000_000;
 const DEFAULT_LOCAL_MS = 100;
 
-/** The options of a lock whose key may stay with its session. */
-export function checkStickyLock(where: string, options: unknown): CheckedLock {
-  const checked = checkLock(where, options, STICKY_OPTIONS);
+/** The options of a lock whose key may stay with its session. `also` lists the other options of `where`. */
+export function checkStickyLock(where: string, options: unknown, also: readonly string[] = []): CheckedLock {
+  const checked = checkLock(where, options, [...STICKY_OPTIONS, ...also]);
   const given = (options ?? {}) as Options;
   const sticky = checkBoolean("sticky", given.sticky);
   if (given.local !== undefined && !sticky)
     throw new TypeError(`Option local of ${where} needs sticky: true`);
   return sticky ? { ...checked, sticky, local: checkLocal(given.local) } : checked;
+}
+
+/** The options of a semaphore. A key that stays with its session has one weight, and the next call may want another one. */
+export function checkSemaphore(options: unknown): { readonly isWeighted: boolean; readonly lock: CheckedLock } {
+  const lock = checkStickyLock("Semaphore", options, ["weighted"]);
+  const isWeighted = checkBoolean("weighted", (options as Options | undefined)?.weighted);
+  if (isWeighted && lock.sticky)
+    throw new TypeError("Options weighted and sticky of Semaphore exclude each other");
+  return { isWeighted, lock };
 }
 
 function checkLocal(value: unknown): CheckedLocal | undefined {

@@ -1,7 +1,7 @@
 import { KindMismatchError } from "../../errors.js";
 import type { KeyValue, Range } from "../../etcd/port.js";
 import { entryKey, type EntryValue, parseEntryValue, pathOf } from "../../keys.js";
-import { entryFound, type FoundEntry, isSameGroup, type LockKind, mayMeet } from "../../kinds.js";
+import { entryFound, type FoundEntry, isCounted, isSameGroup, type LockKind, mayMeet } from "../../kinds.js";
 import type { Lease } from "../session/lease.js";
 import type { EntryView, LockMode, RangeResult } from "./lock-mode.js";
 
@@ -28,7 +28,8 @@ export interface JoinedEntry extends QueueEntry, EntryView {
 }
 
 /** The kind of an entry whose caller does not state one. */
-export function kindOf({ folder, permits }: LockMode): LockKind {
+export function kindOf({ folder, permits, weight }: LockMode): LockKind {
+  if (weight !== undefined) return "weighted";
   if (permits !== undefined) return "permit";
   if (folder === "") return "mutex";
   return folder === "/read" ? "reader" : "writer";
@@ -208,7 +209,7 @@ export class QueueEntry {
   mismatchIn(results: readonly RangeResult[], grants: boolean): KindMismatchError | undefined {
     const before = this.#before(results);
     if (before.length === 0) return undefined;
-    const every = grants && this.kind === "permit";
+    const every = grants && isCounted(this.kind);
     for (const kv of every ? before : before.slice(0, 1)) {
       const found = this.#foreign(kv);
       if (!found) continue;
@@ -253,12 +254,12 @@ export class QueueEntry {
 
   #newValue(reason: string | undefined): EntryValue {
     const { clock } = this.lease.services;
-    const { permits } = this.mode;
+    const { permits, weight } = this.mode;
     return {
       owner: this.lease.owner,
       since: clock.date().toISOString(),
       id: clock.randomId().toString(36),
-      ...(permits !== undefined && { permits }),
+      ...(permits !== undefined && (weight === undefined ? { permits } : { weighted: { permits, weight } })),
       ...(reason !== undefined && { reason }),
       ...(this.sticky && { sticky: true }),
     };

@@ -2,6 +2,7 @@ import { KindMismatchError, QueueFullError } from "../../errors.js";
 import type { KeyValue, Range, Txn, TxnAnswer } from "../../etcd/port.js";
 import type { RangesAnswer } from "../../etcd/ranges.js";
 import { type CallPolicy, retryAfter } from "../../etcd/retry.js";
+import { parseEntryValue } from "../../keys.js";
 import { entryFound, type LockKind, mayMeet } from "../../kinds.js";
 import type { JoinedEntry, QueueEntry } from "./entry.js";
 import {
@@ -86,9 +87,11 @@ export class Joiner {
       const mismatch = own.mismatch(wanted.kind, own.joined);
       if (mismatch) throw mismatch;
       const directory = `${queue.path}${wanted.mode.folder}`;
-      const adopted = this.table.lease.adopted?.claim(directory, (entry) =>
-        this.#assertMeets(name, wanted.kind, entry),
-      );
+      const adopted = this.table.lease.adopted?.claim(directory, (entry) => {
+        this.#assertMeets(name, wanted.kind, entry);
+        // One that takes fewer permits than the call wants would be counted wrongly. It leaves after a TTL, as no call claims it.
+        return parseEntryValue(entry.value).weighted?.weight === wanted.mode.weight;
+      });
       if (!adopted)
         return wanted.maxWaiting === undefined
           ? this.#put(wanted, JOIN)

@@ -1,7 +1,7 @@
 import type { Contender } from "../../contender.js";
 import type { KeyValue } from "../../etcd/port.js";
 import { compactKey, keyText } from "../../etcd/watch.js";
-import { delayedBy, isDelayLease, MAX_PERMITS, parseEntryKey, parseEntryValue } from "../../keys.js";
+import { delayedBy, isDelayLease, MAX_PERMITS, parseEntryKey, parseEntryValue, type Share } from "../../keys.js";
 
 /** What made the queue of a name, as far as its keys and values show. */
 export type QueueKind = "mutex" | "rwlock" | "semaphore" | "election" | "members" | "unknown";
@@ -40,7 +40,10 @@ export class SeenEntry {
   readonly owner: string | undefined;
   /** When it joined the queue, by the clock of its client. */
   readonly since: Date | undefined;
+  /** How many permits there are; so many hold at most, while it is the oldest. */
   readonly permits: number | undefined;
+  /** What it takes of a weighted semaphore. */
+  readonly weighted: Share | undefined;
   /** Why its caller wants the lock, if it has said so. */
   readonly reason: string | undefined;
   /** Whether its session may keep it while no caller has the lock. */
@@ -61,22 +64,23 @@ export class SeenEntry {
     this.createRevision = kv.createRevision;
     this.modRevision = kv.modRevision;
     if (!isRead) return;
-    const { owner, since, permits, id, reason, sticky = false } = parseEntryValue(kv.value);
+    const { owner, since, permits, weighted, id, reason, sticky = false } = parseEntryValue(kv.value);
     this.leaseId = kv.leaseId;
     this.owner = owner === undefined ? undefined : cut(owner);
     this.reason = reason === undefined ? undefined : cut(reason);
     this.since = dateOf(since);
-    this.permits = permits;
+    this.permits = permits ?? weighted?.permits;
+    this.weighted = weighted;
     const key = this.bytes.toString();
     if (kv.leaseId === 0n || !LEASE_AND_NUMBER.test(key.slice(key.lastIndexOf("/") + 1))) return;
     const isOurs = owner !== undefined && since !== undefined && id !== undefined;
     // A permit has no such key. A quarter of the leases that etcd has named look like that of one.
-    const mayBeDelay = isOurs && permits === undefined && isDelayLease(kv.leaseId);
+    const mayBeDelay = isOurs && this.permits === undefined && isDelayLease(kv.leaseId);
     this.isDelay = mayBeDelay && parseEntryKey(key, kv.leaseId) !== undefined;
     this.sticky = isOurs && sticky && !this.isDelay;
     // Go's mutex, etcdctl lock and jetcd write an empty value; a candidate's value is what it wants to tell.
     const other = isOurs || kv.value === "" ? "mutex" : "election";
-    this.#kind = permits === undefined ? other : "semaphore";
+    this.#kind = this.permits === undefined ? other : "semaphore";
     const isMember = owner !== undefined && kv.value.startsWith(MEMBER_VALUE);
     if (isMember && key.slice(0, key.lastIndexOf("/")).endsWith(MEMBERS)) {
       this.#kind = "members";
@@ -119,9 +123,11 @@ export class SeenEntry {
   contenderIn(name: string, place: "holding" | "waiting", ttlRemainingMs?: number): Contender {
     const state = this.isDelay ? "dead" : place;
     const { key, createRevision: revision, leaseId, owner, reason, sticky, value, bytes } = this;
+    const weighted = this.weighted && { ...this.weighted };
     // The caller may change its date.
     const since = this.since && new Date(this.since);
-    const data = { name, key, state, revision, leaseId, owner, since, reason, sticky, value, ttlRemainingMs };
+    const shown = { reason, sticky, weighted, value, ttlRemainingMs };
+    const data = { name, key, state, revision, leaseId, owner, since, ...shown };
     const toJSON = (): Record<string, unknown> => ({
       ...data,
       revision: revision.toString(),
@@ -172,21 +178,49 @@ export function withoutDelayKeys<E extends Aged>(entries: readonly E[]): readonl
 /**
  * Who holds, by the rules of the lock modes: every key under the name counts, of whatever client. A reader holds
  * while only readers are before it; a permit, while fewer keys are before it than the oldest one has in its value (1 if it
- * has none); any other key, while it is the oldest. `entries`: in the order of the queue, without the delay keys of others.
+ * has none); a weighted one, while the weights of all up to it are no more than that; any other key, while it is the oldest.
+ * `entries`: in the order of the queue, without the delay keys of others.
  */
 export function holdersIn(path: string, entries: readonly SeenEntry[]): readonly SeenEntry[] {
-  const permits = entries[0]?.permits ?? 1;
+  const [oldest] = entries;
   const holders: SeenEntry[] = [];
+  if (!oldest) return holders;
+  const room = new Room(oldest);
   let onlyReaders = true;
   for (const [rank, entry] of entries.entries()) {
     // There may be thousands behind them.
-    if (rank >= permits && !onlyReaders) break;
+    if (rank >= room.permits && !onlyReaders) break;
     const place = entry.placeIn(path);
-    const limit = place === "direct" && entry.permits !== undefined ? permits : 1;
-    if (place === "reader" ? onlyReaders : rank < limit) holders.push(entry);
+    const hasRoom = room.has(entry, place, rank);
+    if (place === "reader" ? onlyReaders : hasRoom) holders.push(entry);
     onlyReaders &&= place === "reader" || place === "below readers";
   }
   return holders;
+}
+
+type PlaceInQueue = ReturnType<SeenEntry["placeIn"]>;
+
+/** Counts the entries of a queue, the oldest first: which of them have room beside those before them. */
+export class Room {
+  /** The number that rules. So many hold at most. */
+  readonly permits: number;
+  readonly #isWeighted: boolean;
+  /** Infinity: one of them is not weighted, and excludes each that is. */
+  #load = 0;
+
+  constructor({ permits = 1, weighted }: SeenEntry) {
+    this.permits = permits;
+    this.#isWeighted = weighted !== undefined;
+  }
+
+  /** Whether there is room for the next entry, which is no reader. `rank`: how many are before it. */
+  has(entry: SeenEntry, place: PlaceInQueue, rank: number): boolean {
+    const { permits, weighted } = entry;
+    this.#load += weighted?.weight ?? Infinity;
+    if (rank === 0 || place !== "direct") return rank === 0;
+    if (weighted) return this.#load <= this.permits;
+    return permits !== undefined && !this.#isWeighted && rank < this.permits;
+  }
 }
 
 /** The entries of a queue, in its order. */

@@ -117,9 +117,9 @@ export class AdoptedEntries {
   }
 
   /** `check` throws if the caller cannot take the entry over: it then remains for another caller. */
-  claim(directory: string, check: (entry: AdoptedEntry) => void = () => {}): AdoptedEntry | undefined {
+  claim(directory: string, fits: (entry: AdoptedEntry) => boolean = () => true): AdoptedEntry | undefined {
     const entry = this.#unclaimed.get(directory);
-    if (entry) check(entry);
+    if (!entry || !fits(entry)) return undefined;
     this.#unclaimed.delete(directory);
     return entry;
   }
@@ -176,8 +176,10 @@ export async function hasDelayLease(
     if (entry) return entry.createRevision === own?.createRevision;
     return parseEntryValue(own?.value ?? "").id !== undefined;
   };
-  const isPermit = async (key: Buffer): Promise<boolean> =>
-    parseEntryValue((await read(key))?.value ?? "").permits !== undefined;
+  const isPermit = async (key: Buffer): Promise<boolean> => {
+    const { permits, weighted } = parseEntryValue((await read(key))?.value ?? "");
+    return permits !== undefined || weighted !== undefined;
+  };
   try {
     const [keys, delayKeys] = await Promise.all([keysOf(leaseId), keysOf(delayId)]);
     if (delayKeys.length === 0) return (await Promise.all(keys.map(isPermit))).every((is) => is);

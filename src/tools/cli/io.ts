@@ -378,8 +378,8 @@ export const leaseJson = (leaseId: bigint): Pick<ContenderJson, "leaseId" | "lea
 
 /** Without what is undefined. */
 export const contenderJson = (contender: Omit<Contender, "toJSON">): ContenderJson => {
-  const { name, key, state, revision, leaseId, owner, reason, sticky, since, value, ttlRemainingMs } =
-    contender;
+  const { name, key, state, revision, leaseId, owner, reason, sticky, weighted } = contender;
+  const { since, value, ttlRemainingMs } = contender;
   return {
     name,
     key,
@@ -389,6 +389,7 @@ export const contenderJson = (contender: Omit<Contender, "toJSON">): ContenderJs
     ...(owner !== undefined && { owner }),
     ...(reason !== undefined && { reason }),
     ...(sticky && { sticky }),
+    ...(weighted !== undefined && { weighted }),
     ...(value !== undefined && { value }),
     ...(since !== undefined && { since: since.toISOString() }),
     ...(ttlRemainingMs !== undefined && { ttlRemainingMs }),

@@ -25,6 +25,8 @@ export interface ContenderJson {
   readonly reason?: string;
   /** true: its session may keep the key while no caller has the lock. A "holding" one is held or kept: only its own process knows which. */
   readonly sticky?: boolean;
+  /** How many permits of a weighted semaphore it takes, and how many there are by its own word. */
+  readonly weighted?: { readonly weight: number; readonly permits: number };
   /** ISO 8601: when it joined the queue, by its own clock. */
   readonly since?: string;
   /** What a leader or a candidate has campaigned with or proclaimed, cut at 256 bytes. */

@@ -61,6 +61,7 @@ const COLUMNS: readonly Column[] = [
       contender.state === "dead" ? `dead, ${freeText(contender.ttlRemainingMs)}` : stateText(contender),
   ],
   ["OWNER", ownerText],
+  ["WEIGHT", ({ weighted }) => (weighted ? `${weighted.weight} of ${weighted.permits}` : NONE)],
   ["REASON", (contender) => reasonOf(contender) ?? NONE],
   ["JOINED", ageText],
   ["SINCE", ({ since }) => since?.toISOString() ?? NONE],
@@ -70,10 +71,12 @@ const COLUMNS: readonly Column[] = [
   ["KEY", ({ key }) => key],
 ];
 
-/** Without reasons if nobody has given one. */
+/** Without reasons and weights if no contender has one. */
 function columnsFor(contenders: readonly Contender[]): readonly Column[] {
-  const hasReasons = contenders.some((contender) => reasonOf(contender) !== undefined);
-  return hasReasons ? COLUMNS : COLUMNS.filter(([title]) => title !== "REASON");
+  const omitted = new Set<string>();
+  if (contenders.every((contender) => reasonOf(contender) === undefined)) omitted.add("REASON");
+  if (contenders.every(({ weighted }) => weighted === undefined)) omitted.add("WEIGHT");
+  return COLUMNS.filter(([title]) => !omitted.has(title));
 }
 
 const titlesOf = (columns: readonly Column[]): string[] => columns.map(([title]) => title);
@@ -141,7 +144,8 @@ export const show = command({
   help: [
     "Shows the holders and the waiters of a lock or an election in the order of the queue, of all clients: leasehold, Go, etcdctl, " +
       "jetcd.",
-    "REASON: why its caller wants the lock, if it has said so. JOINED: age of the entry. SINCE: when it joined. Both by the client's clock; - if the client writes no time. " +
+    "WEIGHT: how many permits of a weighted semaphore it takes, and how many there are. " +
+      "REASON: why its caller wants the lock, if it has said so. JOINED: age of the entry. SINCE: when it joined. Both by the client's clock; - if the client writes no time. " +
       "LEASE: the ID for etcdctl lease. FENCE: the create revision of the key, which is the fence of an exclusive lock.",
     "An entry that is held or kept is that of a sticky lock: its session may keep it while no caller has the lock.",
     "A dead entry keeps its place until the release delay of its session is over.",

@@ -64,6 +64,8 @@ export interface Person {
   readonly owner: string | null;
   /** Why its caller wants the lock, or holds it. */
   readonly reason: string | null;
+  /** How many permits of a weighted semaphore it takes, and how many there are. */
+  readonly weighted: { readonly weight: number; readonly permits: number } | null;
   /** The create revision: the fence of a holder. */
   readonly revision: string;
   /** When it joined the queue, by its own clock. */

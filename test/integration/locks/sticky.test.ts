@@ -15,13 +15,21 @@ import {
   Session,
   whileHeld,
 } from "../../../src/index.js";
-import { etcdOf, slug, type Held, type Subject, SUBJECTS, titled } from "../../support/fixtures/subjects.js";
+import {
+  etcdOf,
+  type Held,
+  promises,
+  slug,
+  type Subject,
+  SUBJECTS,
+  titled,
+} from "../../support/fixtures/subjects.js";
 import { reasonOf, twoSessions } from "../../support/fixtures/two-sessions.js";
 
 const two = twoSessions(600);
 const { putKey, deleteKey, until, queued, revision } = etcdOf(two);
 const STICKY = { sticky: true } as const;
-const sticky = titled(SUBJECTS.filter(({ kind }) => kind !== "all" && kind !== "leadership"));
+const sticky = titled(SUBJECTS.filter((subject) => promises(subject, "sticky")));
 
 const keysOf = async (name: string) => (await two.places(name)).map(({ key }) => key);
 

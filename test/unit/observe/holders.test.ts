@@ -5,11 +5,11 @@ import { QueueEntry } from "../../../src/lock/queue/entry.js";
 import {
   exclusive,
   type LockMode,
-  permit,
   type RangeResult,
   reader,
   writer,
 } from "../../../src/lock/queue/lock-mode.js";
+import { permit, weighted } from "../../../src/lock/queue/permit-mode.js";
 import { byAge, kindOfQueue, SeenEntry, splitQueue } from "../../../src/lock/queue/seen-entry.js";
 import { FakeCluster } from "../../support/fakes/fake-connection.js";
 import { keyValue } from "../../support/fakes/fake-member.js";
@@ -55,6 +55,8 @@ const VALUES = [
   "null",
   '{"permits":2}',
   '{"permits":1001}',
+  '{"weighted":{"permits":3,"weight":2}}',
+  '{"weighted":{"permits":2,"weight":3}}',
   "\u0000\u001b[2J",
   "x".repeat(5000),
 ];
@@ -63,6 +65,9 @@ type Item = { readonly mode: LockMode } | { readonly key: string; readonly value
 const item: fc.Arbitrary<Item> = fc.oneof(
   fc
     .constantFrom(exclusive, reader, reader, writer, permit(1), permit(2), permit(3))
+    .map((mode) => ({ mode })),
+  fc
+    .constantFrom(...[1, 2, 3].map((weight) => weighted(3, weight)), weighted(5, 4), weighted(1, 1))
     .map((mode) => ({ mode })),
   fc.record({ key: fc.constantFrom(...FOREIGN), value: fc.constantFrom(...VALUES) }),
 );
@@ -131,6 +136,7 @@ describe("the kind of a queue", () => {
     ["a reader", reader, "rwlock"],
     ["a writer", writer, "rwlock"],
     ["a permit", permit(3), "semaphore"],
+    ["a weighted permit", weighted(3, 2), "semaphore"],
   ] as const)("is that of %s", (_, mode, expected) => {
     expect(kindOf(queueOf([{ mode }]).kvs)).toBe(expected);
   });

@@ -95,8 +95,18 @@ function truth({ keys }: World) {
   });
 }
 
-const ours = (permits?: number) =>
-  JSON.stringify({ owner: "me", since: "2026-01-01T00:00:00Z", id: "x", ...(permits && { permits }) });
+/** What the value of an entry says of permits. */
+interface Said {
+  readonly permits?: number;
+  readonly weighted?: { readonly permits: number; readonly weight: number };
+}
+const ours = (said: Said = {}) =>
+  JSON.stringify({ owner: "me", since: "2026-01-01T00:00:00Z", id: "x", ...said });
+const weights = (permits: number, weight: number): Said => ({ weighted: { permits, weight } });
+const SAID: readonly Said[] = [
+  ...[{}, {}, { permits: 1 }, { permits: 2 }, { permits: 3 }],
+  ...[weights(1, 1), weights(3, 1), weights(3, 2), weights(5, 4)],
+];
 
 const folders = [
   "a",
@@ -125,7 +135,7 @@ const step = fc.oneof(
       kind: fc.constant("put" as const),
       folder: fc.constantFrom(...folders),
       n: fc.nat(6),
-      permits: fc.constantFrom(undefined, undefined, 1, 2, 3),
+      said: fc.constantFrom(...SAID),
     }),
   },
   {
@@ -153,7 +163,7 @@ const lease = (n: number): bigint => 0x4000_0000_0000_0010n + BigInt(2 * n);
 function run(world: World, step: Step): void {
   if (step.kind === "stray") world.put(step.key);
   else if (step.kind === "put")
-    world.put(`${step.folder}/${(step.n + 1).toString(16)}`, ours(step.permits), BigInt(step.n + 1));
+    world.put(`${step.folder}/${(step.n + 1).toString(16)}`, ours(step.said), BigInt(step.n + 1));
   else if (step.kind === "delayed") {
     const key = `${step.folder}/${lease(step.n).toString(16)}`;
     if (world.keys.has(latin1(delayKeyOf(key)!)) || world.keys.has(latin1(key))) return;
@@ -287,7 +297,7 @@ describe("one queue, of which the first ten of each are read after each change",
   };
   const KINDS: Readonly<Record<string, readonly [(n: number) => string, string?]>> = {
     "contenders for a mutex": [(n) => `jobs/${n}`],
-    "contenders for five permits": [(n) => `jobs/${n}`, ours(5)],
+    "contenders for five permits": [(n) => `jobs/${n}`, ours({ permits: 5 })],
     readers: [(n) => `jobs/read/${n}`],
     "readers and a few writers": [(n) => (n % 100 === 99 ? `jobs/write/${n}` : `jobs/read/${n}`)],
   };

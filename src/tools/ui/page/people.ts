@@ -117,7 +117,7 @@ class Holder extends PersonItem {
     const age = since === null ? "" : `${heldFor} ${duration(now - since)} · `;
     // Several have a permit, or are members, at once: they have no fence.
     const hasFence = message.kind !== "semaphore" && message.kind !== "members";
-    const facts = hasFence ? `${age}fence ${person.revision}` : age.slice(0, -3);
+    const facts = hasFence ? `${age}fence ${person.revision}` : `${weightOf(person)}${age}`.slice(0, -3);
     setText(this.facts, person.isDelay ? "is dead; nobody else can hold yet" : facts);
     this.#lease.hidden = person.ttlMs === null;
     const leftMs = Math.max(0, (person.ttlMs ?? 0) - (now - message.now));
@@ -141,9 +141,14 @@ class Waiter extends PersonItem {
     super.show(group, scene);
     const [person] = group;
     setText(this.#place, placeOf(person, scene));
-    setText(this.facts, person.since === null ? "" : duration(scene.now - person.since));
+    const age = person.since === null ? "" : `${duration(scene.now - person.since)} · `;
+    setText(this.facts, `${weightOf(person)}${age}`.slice(0, -3));
   }
 }
+
+/** How many permits of a weighted semaphore it takes, before other facts. */
+const weightOf = ({ weighted }: Person): string =>
+  weighted ? `weight ${weighted.weight} of ${weighted.permits} · ` : "";
 
 const placeOf = (person: Person, { message }: Scene): string => `${message.waiters.indexOf(person) + 1}.`;
 

@@ -3,7 +3,7 @@ import { describe, expect, test } from "vitest";
 import type { Range, Txn } from "../../../../src/etcd/port.js";
 import { HoldHandle } from "../../../../src/lock/hold/hold.js";
 import { LockTable } from "../../../../src/lock/queue/queue.js";
-import { permit } from "../../../../src/lock/queue/lock-mode.js";
+import { permit } from "../../../../src/lock/queue/permit-mode.js";
 import { settle } from "../../../support/fakes/fake-clock.js";
 import { FakeCluster, HEADER } from "../../../support/fakes/fake-connection.js";
 import { type FakeCall, keyValue } from "../../../support/fakes/fake-member.js";

@@ -1,6 +1,7 @@
 import { describe, expect, test } from "vitest";
 import type { LockKind } from "../../../../src/kinds.js";
-import { exclusive, permit, reader } from "../../../../src/lock/queue/lock-mode.js";
+import { exclusive, reader } from "../../../../src/lock/queue/lock-mode.js";
+import { permit, weighted } from "../../../../src/lock/queue/permit-mode.js";
 import { LockTable } from "../../../../src/lock/queue/queue.js";
 import { QueueEntry } from "../../../../src/lock/queue/entry.js";
 import { FakeCluster, HEADER } from "../../../support/fakes/fake-connection.js";
@@ -10,6 +11,7 @@ import { MINE, WaitingTurn, WATCHED } from "../../../support/fakes/fake-turn.js"
 const lease = new FakeCluster().lease();
 const OURS = '{"owner":"host:1","since":"2026-01-02T03:04:05.678Z","id":"1q2w3e"}';
 const PERMIT = OURS.replace("}", ',"permits":3}');
+const WEIGHTED = OURS.replace("}", ',"weighted":{"permits":3,"weight":1}}');
 
 /** An entry of another session, by its create revision. */
 const other = (createRevision: bigint, value: string, folder = "") =>
@@ -55,12 +57,18 @@ describe("an answer", () => {
   test("rejects a permit that joins behind any other entry: the permit would be counted beside it", () => {
     const mode = permit(3);
     const joining = entryAt(50n, "permit", mode);
+    const heavy = entryAt(50n, "weighted", weighted(3, 2));
 
     expect(joining.mismatchIn(told(other(40n, PERMIT), other(30n, PERMIT)), true)).toBeUndefined();
     for (const value of ["", OURS, "a value"]) {
       expect(joining.mismatchIn(told(other(40n, value), other(30n, PERMIT)), true)).toBeDefined();
       expect(joining.mismatchIn(told(other(40n, PERMIT), other(30n, value)), true)).toBeDefined();
+      expect(heavy.mismatchIn(told(other(40n, value), other(30n, WEIGHTED)), true)).toBeDefined();
+      expect(heavy.mismatchIn(told(other(40n, WEIGHTED), other(30n, value)), true)).toBeDefined();
     }
+    expect(heavy.mismatchIn(told(other(40n, WEIGHTED), other(30n, WEIGHTED)), true)).toBeUndefined();
+    expect(heavy.mismatchIn(told(other(40n, PERMIT)), true)).toMatchObject({ found: "permit" });
+    expect(joining.mismatchIn(told(other(40n, WEIGHTED)), true)).toMatchObject({ found: "weighted" });
     // A permit that waits already is not rejected for a call that will be.
     expect(joining.mismatchIn(told(other(40n, OURS), other(30n, PERMIT)), false)).toBeUndefined();
   });

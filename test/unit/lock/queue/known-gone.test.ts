@@ -2,7 +2,8 @@
 import { afterEach, describe, expect, test, vi } from "vitest";
 import type { CheckedLock } from "../../../../src/base/options/lock.js";
 import { ExclusiveHoldHandle } from "../../../../src/lock/hold/hold.js";
-import { permit, reader, writer } from "../../../../src/lock/queue/lock-mode.js";
+import { reader, writer } from "../../../../src/lock/queue/lock-mode.js";
+import { permit } from "../../../../src/lock/queue/permit-mode.js";
 import { LockTable } from "../../../../src/lock/queue/queue.js";
 import { settle } from "../../../support/fakes/fake-clock.js";
 import { FakeCluster, HEADER, LEASE_ID } from "../../../support/fakes/fake-connection.js";

@@ -4,10 +4,10 @@ import {
   exclusive,
   GRANTED,
   GRANTED_UNSEEN,
-  permit,
   reader,
   writer,
 } from "../../../../src/lock/queue/lock-mode.js";
+import { permit, weighted } from "../../../../src/lock/queue/permit-mode.js";
 import { type JoinedEntry, QueueEntry } from "../../../../src/lock/queue/entry.js";
 import { FakeCluster } from "../../../support/fakes/fake-connection.js";
 import { keyValue } from "../../../support/fakes/fake-member.js";

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { EtcdRefusedError } from "../../../../src/errors.js";
 import { type Txn, UnansweredError } from "../../../../src/etcd/port.js";
-import { permit } from "../../../../src/lock/queue/lock-mode.js";
+import { permit } from "../../../../src/lock/queue/permit-mode.js";
 import type { QueueEntry } from "../../../../src/lock/queue/entry.js";
 import { LockTable } from "../../../../src/lock/queue/queue.js";
 import { settle } from "../../../support/fakes/fake-clock.js";

@@ -11,7 +11,8 @@ import {
 } from "../../../../src/keys.js";
 import { checkSession } from "../../../../src/base/options/check.js";
 import { QueueEntry } from "../../../../src/lock/queue/entry.js";
-import { exclusive, GRANTED, permit, reader, writer } from "../../../../src/lock/queue/lock-mode.js";
+import { exclusive, GRANTED, reader, writer } from "../../../../src/lock/queue/lock-mode.js";
+import { permit, weighted } from "../../../../src/lock/queue/permit-mode.js";
 import { byAge, withoutDelayKeys } from "../../../../src/lock/queue/seen-entry.js";
 import { joinTxn, leaveTxn } from "../../../../src/lock/queue/txns.js";
 import { delayOf, delayTtlSeconds } from "../../../../src/lock/session/delay-lease.js";
@@ -93,6 +94,7 @@ describe("an entry of such a session", () => {
     expect(delayedBy(entry.delayKey ?? "")).toBe(entry.key);
     expect(delayKeyOf(entry.key)).toBe(entry.delayKey);
     expect(entryOf(permit(2)).delayKey).toBeUndefined();
+    expect(entryOf(weighted(2, 1)).delayKey).toBeUndefined();
   });
 
   test("joins and leaves with both keys in one transaction", () => {

@@ -1,7 +1,8 @@
 import { type EntryValue, MARKS, parseEntryKey, parseEntryValue } from "./keys.js";
 
 /** What is acquired: by which class, or in which mode. */
-export type LockKind = "mutex" | "reader" | "writer" | "permit" | "weighted" | "all" | "leadership" | "web_lock";
+export type LockKind =
+  "mutex" | "reader" | "writer" | "permit" | "weighted" | "all" | "leadership" | "web_lock";
 
 /** "unknown": the entry does not show its kind, as the entries of Go's `Mutex`, `etcdctl lock` and jetcd do not. */
 export type FoundKind = LockKind | "unknown";

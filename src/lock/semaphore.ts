@@ -72,7 +72,7 @@ export class Semaphore {
       const wait = checkLockWait(options, { where: "acquire", source, also: ["weight"] });
       return acquireHold(this.#targetOf("acquire", options), () => wait);
     } catch (error) {
-      return Promise.reject(error as Error);
+      return Promise.reject(error);
     }
   }
 
@@ -112,7 +112,8 @@ export class Semaphore {
   #targetOf(where: string, options: WeightOption | undefined): HoldTarget<HoldHandle> {
     const weight = options?.weight;
     if (weight === undefined) return this.#target;
-    if (!this.#isWeighted) throw new TypeError(`Option weight of ${where} needs a Semaphore with weighted: true`);
+    if (!this.#isWeighted)
+      throw new TypeError(`Option weight of ${where} needs a Semaphore with weighted: true`);
     return { ...this.#target, mode: weighted(this.permits, checkWeight(weight, this.permits)) };
   }
 }

@@ -316,7 +316,12 @@ interface ListedQueue {
 /** How many hold permits of a weighted semaphore: their values say what they take. */
 async function weightedHolders(
   { services, policy }: Asking,
-  { path, first, count, revision }: Pick<ListedQueue, "path" | "first" | "count"> & { readonly revision: bigint },
+  {
+    path,
+    first,
+    count,
+    revision,
+  }: Pick<ListedQueue, "path" | "first" | "count"> & { readonly revision: bigint },
 ): Promise<number | undefined> {
   if (!first?.weighted || count < 2) return undefined;
   const limit = first.weighted.permits;

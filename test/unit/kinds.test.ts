@@ -89,7 +89,12 @@ describe("what a key under a name shows", () => {
   });
 
   test("is none that an older client counts: without a number of permits, its calls are rejected, or wait", () => {
-    const written = new QueueEntry({ lease: new FakeCluster().lease(), name: "a", n: 1, mode: weighted(10, 3) });
+    const written = new QueueEntry({
+      lease: new FakeCluster().lease(),
+      name: "a",
+      n: 1,
+      mode: weighted(10, 3),
+    });
     const { owner, since, id, permits } = parseEntryValue(written.value);
     expect(permits).toBeUndefined();
     expect(JSON.stringify({ owner, since, id })).not.toBe(written.value);

@@ -58,7 +58,10 @@ export function checkStickyLock(where: string, options: unknown, also: readonly 
 }
 
 /** The options of a semaphore. A key that stays with its session has one weight, and the next call may want another one. */
-export function checkSemaphore(options: unknown): { readonly isWeighted: boolean; readonly lock: CheckedLock } {
+export function checkSemaphore(options: unknown): {
+  readonly isWeighted: boolean;
+  readonly lock: CheckedLock;
+} {
   const lock = checkStickyLock("Semaphore", options, ["weighted"]);
   const isWeighted = checkBoolean("weighted", (options as Options | undefined)?.weighted);
   if (isWeighted && lock.sticky)

@@ -68,8 +68,12 @@ const loadOf = (by: Counting, entries: readonly Valued[]): number =>
 const willAnnounce = (by: Counting, kv: KeyValue, load: number): boolean =>
   kv.modRevision === kv.createRevision && load > (by.permitsIn(kv) ?? Infinity);
 
-/** How many of the entries wait, at least. `shown`: the last of them, newest first; `load`: of the last one, at least. */
-function waitingIn(by: Counting, shown: readonly KeyValue[], load: number, permits: number): number {
+/** How many of the entries wait, at least. `shown`: the last of them, newest first. `load`: at least that of the last one. */
+function waitingIn(
+  by: Counting,
+  shown: readonly KeyValue[],
+  { load, permits }: { readonly load: number; readonly permits: number },
+): number {
   let [waiting, left] = [0, load];
   for (const kv of shown) {
     if (left <= permits) return waiting;
@@ -114,7 +118,7 @@ function standing(by: Counting, entry: EntryView, below: readonly KeyValue[]): "
   const [last] = below;
   if (load <= permits || !last) return "first";
   if (willAnnounce(by, last, before)) {
-    const ahead = waitingIn(by, below, before, permits) + 1;
+    const ahead = waitingIn(by, below, { load: before, permits }) + 1;
     return { state: "waiting", predecessor: behindWaiter(entry.path, last), ahead };
   }
   // While the numbers differ, a deletion may change which one rules, and to make room for a heavy entry, more than one may have to end:
@@ -138,7 +142,7 @@ function joined(by: Counting, entry: EntryView, [oldest, newest]: readonly Range
   }
   const [last] = below;
   if (!last) return UNKNOWN;
-  const ahead = waitingIn(by, below, before, permits) + 1;
+  const ahead = waitingIn(by, below, { load: before, permits }) + 1;
   if (willAnnounce(by, last, before))
     return { state: "waiting", predecessor: behindWaiter(entry.path, last), ahead };
   return { state: "waiting", predecessor: behindHolders(entry.path, undefined, false), ahead: 1 };
@@ -154,7 +158,7 @@ function positionIn(by: Counting, entry: EntryView, last: RangeResult | undefine
   const load = loadOf(by, below);
   // More entries than our own number are before us. Which number rules matters only to an entry that may be next.
   if (!next || !willAnnounce(by, next, load + 1)) return "unclear";
-  const ahead = waitingIn(by, below, load, permits) + 1;
+  const ahead = waitingIn(by, below, { load, permits }) + 1;
   return { state: "waiting", predecessor: behindWaiter(entry.path, next), ahead };
 }
 

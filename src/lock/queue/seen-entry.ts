@@ -1,7 +1,14 @@
 import type { Contender } from "../../contender.js";
 import type { KeyValue } from "../../etcd/port.js";
 import { compactKey, keyText } from "../../etcd/watch.js";
-import { delayedBy, isDelayLease, MAX_PERMITS, parseEntryKey, parseEntryValue, type Share } from "../../keys.js";
+import {
+  delayedBy,
+  isDelayLease,
+  MAX_PERMITS,
+  parseEntryKey,
+  parseEntryValue,
+  type Share,
+} from "../../keys.js";
 
 /** What made the queue of a name, as far as its keys and values show. */
 export type QueueKind = "mutex" | "rwlock" | "semaphore" | "election" | "members" | "unknown";

@@ -129,6 +129,7 @@ async function blockOf({ kind }: Subject, name: string, signal: AbortSignal): Pr
     writer: () => new RwLock(session, name).readLock(wait),
     reader: () => new RwLock(session, name).writeLock(wait),
     permit: () => new Semaphore(session, name, 1).acquire(wait),
+    weighted: () => new Semaphore(session, name, 3, { weighted: true }).acquire({ ...wait, weight: 2 }),
     all: () => lockAll(session, [name], wait),
     leadership: () => new Election(session, name).campaign("another", wait),
   }[kind];

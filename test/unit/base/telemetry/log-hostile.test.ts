@@ -40,6 +40,7 @@ describe("a line", () => {
         value: text,
         reason: text,
         sticky: true,
+        weighted: undefined,
         ttlRemainingMs: 1,
         toJSON: () => ({}),
       };

@@ -13,6 +13,7 @@ const holder = (more: Partial<Contender> = {}): Contender => ({
   value: undefined,
   reason: undefined,
   sticky: false,
+  weighted: undefined,
   toJSON: () => ({}),
   ...more,
 });

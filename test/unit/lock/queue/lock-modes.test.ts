@@ -189,3 +189,113 @@ describe("a permit", () => {
     expect(hasRoom(told([other(10n)], 1))).toBe(false);
   });
 });
+
+describe("a weighted permit", () => {
+  const ten = weighted(10, 4);
+  const mine = placeAt(50n, ten);
+  const own = kvOf(mine);
+  const heavy = (createRevision: bigint, weight: number, permits = 10, modRevision = createRevision) =>
+    keyValue({
+      ...{ key: `jobs/${createRevision}`, createRevision, modRevision },
+      value: JSON.stringify({ weighted: { permits, weight } }),
+    });
+  /** Nearest first, as etcd shows them. */
+  const read = (...below: ReturnType<typeof keyValue>[]) => ten.positionOf(mine, [told([own, ...below])]);
+  const join = (below: readonly ReturnType<typeof keyValue>[], hidden = 0, oldest = below.at(-1) ?? own) =>
+    ten.joined(mine, [told([oldest], below.length + hidden + 1), told([own, ...below])]);
+  const waits = (position: unknown) => {
+    const { predecessor, ahead } = position as Behind;
+    return {
+      target: predecessor.target.key,
+      events: predecessor.target.events,
+      holder: predecessor.holder,
+      ahead,
+    };
+  };
+
+  test("holds while it and all before it take no more than there are", () => {
+    expect(join([])).toBe(GRANTED);
+    expect(join([heavy(20n, 1), heavy(10n, 5)])).toBe(GRANTED);
+    expect(read(heavy(20n, 1), heavy(10n, 5))).toBe("first");
+    expect(join([heavy(20n, 2), heavy(10n, 5)])).toMatchObject({ state: "waiting" });
+    expect(read(heavy(20n, 2), heavy(10n, 5))).toMatchObject({ state: "waiting" });
+    expect(read()).toBe("first");
+  });
+
+  test("goes by the number of the oldest one, and is held unseen if that is not its own", () => {
+    expect(join([heavy(20n, 5), heavy(10n, 5, 20)])).toBe(GRANTED_UNSEEN);
+    expect(join([heavy(10n, 1, 4)])).toMatchObject({ state: "waiting" });
+    expect(read(heavy(20n, 5), heavy(10n, 5, 20))).toBe("first");
+    expect(read(heavy(10n, 1, 4))).toMatchObject({ state: "waiting" });
+  });
+
+  test("excludes an entry of another kind or client, and is excluded by it, wherever it is", () => {
+    for (const value of ["", "x", '{"permits":10}', '{"weighted":{"permits":10,"weight":11}}']) {
+      const foreign = (createRevision: bigint) => keyValue({ key: "jobs/f", createRevision, value });
+      expect(read(foreign(10n))).toMatchObject({ state: "waiting" });
+      expect(read(heavy(20n, 1), foreign(10n))).toMatchObject({ state: "waiting" });
+      expect(read(foreign(20n), heavy(10n, 1))).toMatchObject({ state: "waiting" });
+      expect(join([foreign(20n), heavy(10n, 1)])).toMatchObject({ state: "waiting" });
+    }
+  });
+
+  test("reads before it holds if its join has not shown all before it: each of those takes one or more", () => {
+    expect(join([heavy(20n, 1), heavy(15n, 1)], 4, heavy(10n, 1))).toEqual({ state: "unknown" });
+    expect(join([heavy(20n, 1), heavy(15n, 1)], 5, heavy(10n, 1))).toMatchObject({ state: "waiting" });
+  });
+
+  test("that is first in line waits for the end of any holder; that alone is its turn if each one makes enough room", () => {
+    expect(waits(read(heavy(20n, 4), heavy(10n, 6)))).toEqual({
+      ...{ target: "jobs/", events: "DELETE", holder: true, ahead: 1 },
+    });
+    expect(waits(read(heavy(20n, 3), heavy(10n, 6)))).toMatchObject({ holder: true });
+    expect(waits(read(heavy(20n, 2), heavy(15n, 2), heavy(10n, 6)))).toMatchObject({ holder: false });
+    expect(waits(read(heavy(20n, 4), heavy(10n, 6, 9, 30n)))).toMatchObject({ holder: false });
+  });
+
+  test("that is further back waits for a put or the end of the one before it, however light itself", () => {
+    const light = weighted(10, 1);
+    const last = placeAt(50n, light);
+    const position = light.positionOf(last, [told([kvOf(last), heavy(30n, 9), heavy(10n, 5)])]);
+
+    expect(waits(position)).toEqual({ target: "jobs/30", events: "ALL", holder: false, ahead: 2 });
+    expect(waits(read(heavy(30n, 9, 10, 77n), heavy(10n, 1)))).toMatchObject({ target: "jobs/" });
+    expect(waits(join([heavy(30n, 9), heavy(10n, 5)]))).toMatchObject({ target: "jobs/30", ahead: 2 });
+  });
+
+  test("counts those before it that wait, as far as an answer shows them", () => {
+    const line = [heavy(45n, 9), heavy(40n, 1), heavy(30n, 9), heavy(20n, 2), heavy(10n, 8)];
+    expect(waits(read(...line))).toMatchObject({ ahead: 4 });
+    expect(waits(join(line))).toMatchObject({ ahead: 4 });
+    expect(waits(join(line.slice(0, 1), 15, heavy(10n, 8)))).toMatchObject({ ahead: 7 });
+  });
+
+  test("reads all places only where its turn may be next and more are before it than it has asked for", () => {
+    const more = (...below: ReturnType<typeof keyValue>[]) =>
+      ten.positionOf(mine, [told([own, ...below], 99, true)]);
+
+    expect(more(heavy(40n, 1), heavy(30n, 1))).toBe("unclear");
+    expect(more(heavy(40n, 9, 10, 77n), heavy(30n, 9))).toBe("unclear");
+    expect(waits(more(heavy(40n, 9), heavy(30n, 9)))).toMatchObject({ target: "jobs/40", events: "ALL" });
+  });
+
+  test("is refused without a join when there is no room for all that it takes", () => {
+    const { trying } = ten;
+    const hasRoom = "hasRoom" in trying ? trying.hasRoom : () => undefined;
+
+    expect(hasRoom(told([]))).toBe(true);
+    expect(hasRoom(told([heavy(10n, 6)]))).toBe(true);
+    expect(hasRoom(told([heavy(10n, 7)]))).toBe(false);
+    expect(hasRoom(told([heavy(10n, 1)], 6, true))).toBe(true);
+    expect(hasRoom(told([heavy(10n, 1)], 7, true))).toBe(false);
+    expect(hasRoom(told([heavy(10n, 1, 4)]))).toBe(false);
+    expect(hasRoom(told([other(10n)]))).toBe(false);
+  });
+
+  test("follows the last of its session that waits, not those that hold", () => {
+    const [held, waiting] = [placeAt(10n, ten, true), placeAt(20n, weighted(10, 9))];
+
+    expect(ten.follows(mine, [held, waiting])).toBe(waiting);
+    expect(ten.follows(mine, [held])).toBeUndefined();
+  });
+});

@@ -54,9 +54,9 @@ export const OTHERS: readonly Mutant[] = [
     wrong: "grants a permit to one place more than there are permits",
     patches: [
       {
-        file: "lock/queue/lock-mode.js",
-        from: "if (rank < permits || !last)",
-        to: "if (rank <= permits || !last)",
+        file: "lock/queue/permit-mode.js",
+        from: "if (load <= permits || !last)",
+        to: "if (before <= permits || !last)",
       },
     ],
     hunt: permits(["link-reset"]),
@@ -66,8 +66,8 @@ export const OTHERS: readonly Mutant[] = [
     wrong: "goes by the own number of permits, not by that of the oldest place",
     patches: [
       {
-        file: "lock/queue/lock-mode.js",
-        from: "const permits = permitsOf(first);",
+        file: "lock/queue/permit-mode.js",
+        from: "const permits = rulingNumber(by, first);",
         to: "const permits = entry.mode.permits;",
       },
     ],
@@ -77,7 +77,7 @@ export const OTHERS: readonly Mutant[] = [
     name: "turn-not-told",
     wrong: "does not put its key when its turn comes: who waits behind it does not become the first waiter",
     patches: [
-      { file: "lock/queue/lock-mode.js", from: "announcesGrant: true,", to: "announcesGrant: false," },
+      { file: "lock/queue/permit-mode.js", from: "announcesGrant: true,", to: "announcesGrant: false," },
     ],
     // One holder stays while another permit becomes free: without the put, no waiter would look.
     hunt: permits(["delay-reads"], { camp: 0.4, gapMs: [4000, 5000] }),

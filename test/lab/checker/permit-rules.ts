@@ -4,7 +4,7 @@ import { grouped } from "./grouped.js";
 import { order, without, type Span } from "./spans.js";
 
 /**
- * I13: the number of simultaneous claims to a semaphore's permits never exceeds the largest limit that its users have.
+ * I13: the permits of simultaneous claims to a semaphore never exceed the largest limit that its users have.
  * I2 checks each grant against the limit that applies to it. As in I1, the time in which a holder could not know of its
  * end does not count.
  */
@@ -17,7 +17,7 @@ export const permitsAreLimited: Rule = (facts) =>
 
 interface Change {
   readonly t: bigint;
-  readonly by: 1 | -1;
+  readonly by: number;
 }
 
 function tooMany(
@@ -25,18 +25,20 @@ function tooMany(
   holds: readonly Hold[],
   { lock, permits }: { lock: string; permits: number },
 ): Finding[] {
-  const spans = holds.flatMap((hold) => claimsOf(facts, hold));
-  const changes = spans.flatMap(({ from, to }): Change[] => [
-    { t: from, by: 1 },
-    { t: to, by: -1 },
-  ]);
+  const changes = holds.flatMap((hold) => {
+    const { weight = 1 } = facts.placeOf.get(hold) ?? {};
+    return claimsOf(facts, hold).flatMap(({ from, to }): Change[] => [
+      { t: from, by: weight },
+      { t: to, by: -weight },
+    ]);
+  });
   let count = 0;
   // At the same moment, starts come before ends, because a claim may last only for that moment.
   return changes
     .sort((a, b) => order(a.t, b.t) || b.by - a.by)
     .flatMap(({ t, by }) => {
       count += by;
-      if (by < 0 || count !== permits + 1) return [];
+      if (by < 0 || count <= permits || count - by > permits) return [];
       return [{ text: `${count} claimed to hold ${lock} at ${moment(facts, t)}, of ${permits} permits` }];
     });
 }

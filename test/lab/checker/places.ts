@@ -11,12 +11,14 @@ export interface Place extends Slot {
   readonly owner: string | undefined;
   /** A semaphore's limit as this user has set it. */
   readonly permits: number | undefined;
+  /** How many of them it takes. */
+  readonly weight: number;
   /** It may stay while nobody has the lock. */
   readonly sticky: boolean;
   readonly seen: bigint;
   /** When its key was first put again. This is how a waiter for a permit announces its grant. */
   readonly announcedSeen: bigint | undefined;
-  /** As many older places existed at its creation as its own number allows: its client puts its key again when it is granted. */
+  /** The older places at its creation left too little of its own number: its client puts its key again when it is granted. */
   readonly announces: boolean;
   readonly deleted: bigint | undefined;
   readonly deletedSeen: bigint | undefined;
@@ -173,7 +175,7 @@ function findTurns(lock: string, places: readonly GrowingPlace[]): void {
     older = older.filter(({ freed = FOREVER }) => freed > place.create);
     if (place.lock === lock) {
       findTurn(place, older);
-      place.announces = older.length >= (place.permits ?? Infinity);
+      place.announces = weightOf([...older, place]) > (place.permits ?? Infinity);
     }
     older.push(place);
   }
@@ -197,27 +199,39 @@ const byEnd = (a: Place, b: Place) => order(a.freed ?? FOREVER, b.freed ?? FOREV
 
 /**
  * `below`: the older places that are alive, oldest first. A reader waits for all of them that are not readers; a permit
- * waits by the limit of the oldest one, which holds alone if it has no limit; all other modes wait for every older
- * place.
+ * waits by the limit of the oldest one, which holds alone if it has no limit, and by the weights of all before it; all other modes
+ * wait for every older place.
  */
 export function mayHold(place: Place, below: readonly Place[]): boolean {
   if (isReader(place)) return below.every(isReader);
   if (place.permits === undefined) return below.length === 0;
   const [oldest = place] = below;
-  return below.length < (oldest.permits ?? 1);
+  return below.length === 0 || weightOf([...below, place]) <= (oldest.permits ?? 1);
 }
+
+export const weightOf = (places: readonly Pick<Place, "weight">[]): number =>
+  places.reduce((sum, { weight }) => sum + weight, 0);
 
 const isReader = ({ key, lock }: Place) => key.startsWith(`${lock}/read/`);
 
-function saidIn(value: string): Pick<Place, "owner" | "permits" | "sticky"> {
+interface Said {
+  readonly owner?: unknown;
+  readonly permits?: unknown;
+  readonly weighted?: { readonly permits?: unknown; readonly weight?: unknown };
+  readonly sticky?: unknown;
+}
+
+function saidIn(value: string): Pick<Place, "owner" | "permits" | "weight" | "sticky"> {
   try {
-    const said = JSON.parse(value) as { owner?: unknown; permits?: unknown; sticky?: unknown } | null;
+    const said = JSON.parse(value) as Said | null;
+    const { permits, weight = 1 } = said?.weighted ?? { permits: said?.permits };
     return {
       owner: typeof said?.owner === "string" ? said.owner : undefined,
-      permits: typeof said?.permits === "number" ? said.permits : undefined,
+      permits: typeof permits === "number" ? permits : undefined,
+      weight: typeof weight === "number" ? weight : 1,
       sticky: said?.sticky === true,
     };
   } catch {
-    return { owner: undefined, permits: undefined, sticky: false };
+    return { owner: undefined, permits: undefined, weight: 1, sticky: false };
   }
 }

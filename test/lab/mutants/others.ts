@@ -62,6 +62,18 @@ export const OTHERS: readonly Mutant[] = [
     hunt: permits(["link-reset"]),
   },
   {
+    name: "heavy-waiter-overtaken",
+    wrong: "counts only those before it that hold: a light call overtakes a heavy one that waits",
+    patches: [
+      {
+        file: "lock/queue/permit-mode.js",
+        from: "if (load <= permits || !last)",
+        to: "if (loadOf(by, below.filter((kv, n) => kv.modRevision !== kv.createRevision || loadOf(by, below.slice(n)) <= permits)) + by.weightOf(entry) <= permits || !last)",
+      },
+    ],
+    hunt: permits(["link-reset"], { of: "weighted" }),
+  },
+  {
     name: "own-number-rules",
     wrong: "goes by the own number of permits, not by that of the oldest place",
     patches: [

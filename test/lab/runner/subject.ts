@@ -19,7 +19,7 @@ import type { LabTime } from "./time.js";
 
 const LOCK_KINDS = [
   ...(["mutex", "rwlock", "semaphore", "lockall", "election", "once"] as const),
-  ...(["reentrant", "leader", "weblock"] as const),
+  ...(["reentrant", "leader", "weblock", "weighted"] as const),
 ] as const;
 /** What a lane calls for. */
 export type LockKind = (typeof LOCK_KINDS)[number];
@@ -29,6 +29,8 @@ export type Of = (typeof SUBJECTS)[number];
 
 /** Users of a semaphore with different limits, as during the rollout of a new limit. */
 const PERMITS = [2, 3] as const;
+/** The same of a weighted one, with weights from 1 on. */
+const WEIGHTED_PERMITS = [4, 6] as const;
 /** The share of mutexes of the same name among the calls of the other kinds. */
 const MUTEX = 0.25;
 
@@ -118,6 +120,18 @@ const CHOOSE: Record<LockKind, (choice: Choice) => Subject> = {
       lock: async (options) => single(await semaphore.acquire(options)),
       tryLock: async (options) => single(await semaphore.tryAcquire(options)),
       during: (work) => semaphore.withPermit((hold) => work(single(hold))),
+    };
+  },
+  weighted: (choice) => {
+    const { leasehold, source, locks, random } = choice;
+    const [name, permits] = [random.pick(locks), random.pick(WEIGHTED_PERMITS)];
+    const weight = random.between(1, permits);
+    const semaphore = new leasehold.Semaphore(source, name, permits, { weighted: true });
+    return {
+      names: [name],
+      lock: async (options) => single(await semaphore.acquire({ ...options, weight })),
+      tryLock: async (options) => single(await semaphore.tryAcquire({ ...options, weight })),
+      during: (work) => semaphore.withPermit((hold) => work(single(hold)), { weight }),
     };
   },
   lockall: (choice) => {

@@ -111,6 +111,7 @@ export const MUTANT_HUNTS: Readonly<Record<string, Ground>> = {
   "reader-looks-on-one-side": at({ of: "rwlock", names: 2, ...OFTEN }),
   "writer-ignores-readers": at({ of: "rwlock", names: 2, ...OFTEN }),
   "one-permit-too-many": at({ of: "semaphore", names: 2, ...OFTEN }),
+  "heavy-waiter-overtaken": at({ of: "weighted", names: 2, ...OFTEN }),
   "own-number-rules": at({ of: "semaphore", names: 2, ...OFTEN }),
   // The waiters find out by themselves, within a second.
   "turn-not-told": { workload: "announced-grant" },

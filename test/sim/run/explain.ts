@@ -12,6 +12,7 @@ import {
   withShards,
   withBounds,
   withSticky,
+  withWeights,
   withWanted,
   withWorkers,
 } from "./swarm.js";
@@ -32,6 +33,8 @@ export interface Choice {
   readonly sticky: boolean;
   /** Calls join a queue only if few wait in it. */
   readonly bounded: boolean;
+  /** Calls take several permits at once. */
+  readonly weighted: boolean;
   /** Members of groups share out shards. */
   readonly shards: boolean;
   /** Callers of `once` and `share` keep results. */
@@ -51,25 +54,14 @@ export const KINDS = [
   "wanted",
   "sticky",
   "bounded",
+  "weighted",
   "shards",
   "results",
 ] as const;
 
 export function settingOf(seed: number, choice: Choice): SimOptions {
-  const {
-    build,
-    short,
-    transport,
-    workers,
-    crashes,
-    wanted,
-    sticky,
-    bounded,
-    shards,
-    results,
-    only,
-    processes,
-  } = choice;
+  const { build, short, transport, workers, crashes, wanted, sticky } = choice;
+  const { bounded, weighted, shards, results, only, processes } = choice;
   const chosen = (short ? shortOf : swarmOf)(String(seed));
   const carried = transport ? overTransport(chosen) : chosen;
   const renewed = workers ? withWorkers(carried) : carried;
@@ -77,7 +69,8 @@ export function settingOf(seed: number, choice: Choice): SimOptions {
   const told = wanted ? withWanted(crashed) : crashed;
   const kept = sticky ? withSticky(told) : told;
   const limited = bounded ? withBounds(kept) : kept;
-  const shared = shards ? withShards(limited) : limited;
+  const heavy = weighted ? withWeights(limited) : limited;
+  const shared = shards ? withShards(heavy) : heavy;
   const swarm = results ? withResults(shared) : shared;
   return { ...swarm, build, only, processes: processes ?? swarm.processes };
 }

@@ -20,6 +20,7 @@ const USAGE = `npm run sim -- [options]
   --wanted      holders listen for waiters
   --sticky      the keys of locks may stay with their sessions after a release
   --bounded     calls join a queue only if few wait in it
+  --weighted    calls take several permits of a semaphore at once
   --shards      members of a group share out shards, work on them, and come and go
   --results     callers of once and share keep results, and give them to one another
   --live        each run is judged during the run as well, and ends when a violation is noticed
@@ -44,6 +45,7 @@ interface Flags {
   readonly wanted: boolean;
   readonly sticky: boolean;
   readonly bounded: boolean;
+  readonly weighted: boolean;
   readonly shards: boolean;
   readonly results: boolean;
   readonly live: boolean;
@@ -74,6 +76,7 @@ async function main(): Promise<void> {
         wanted: flag,
         sticky: flag,
         bounded: flag,
+        weighted: flag,
         shards: flag,
         results: flag,
         live: flag,

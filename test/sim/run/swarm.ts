@@ -15,7 +15,7 @@ import { TRANSPORT_FAULTS } from "./transport-faults.js";
 
 const LATER: readonly Of[] = ["reentrant", "leader", "weblock"];
 const FIRST = SUBJECTS.filter(
-  (of) => of !== "once" && of !== "shards" && of !== "results" && !LATER.includes(of),
+  (of) => of !== "once" && of !== "shards" && of !== "results" && of !== "weighted" && !LATER.includes(of),
 );
 
 const VERSIONS: readonly SimVersion[] = ["3.4", "3.5", "3.6", "3.7"];
@@ -131,6 +131,12 @@ export function withBounds(setting: Omit<SimOptions, "build">): Omit<SimOptions,
   const [processes, lanes, names] = [2 + random.int(4), 1 + random.int(4), random.pick([1, 1, 2])];
   return { ...setting, maxWaiting: 1 + random.int(3), of, processes, lanes, names, sticky: false };
 }
+/** The same run of callers that take several permits at once. */
+export const withWeights = (setting: Omit<SimOptions, "build">): Omit<SimOptions, "build"> => ({
+  ...setting,
+  of: "weighted",
+  sticky: false,
+});
 
 /** The same run of members that share out shards. */
 export function withShards(setting: Omit<SimOptions, "build">): Omit<SimOptions, "build"> {

@@ -27,6 +27,11 @@ type FaultOf = Pick<Nemesis, "fault" | "effect" | "target"> &
   Hindrance &
   Partial<Pick<Nemesis, "took" | "suspends">>;
 
+interface Share {
+  readonly permits: number;
+  readonly weight: number;
+}
+
 /** Collects steps and server events in any order; `run()` sorts the steps by time. */
 export class Story {
   readonly #steps: Step[] = [];
@@ -41,12 +46,13 @@ export class Story {
     p: string,
     id: number,
     rev: number,
-    where: Where & { owner?: string; permits?: number; names?: string[] } = {},
+    where: Where & { owner?: string; permits?: number; weighted?: Share; names?: string[] } = {},
   ): this {
-    const { lock = LOCK, owner = `${p}/own`, key = `${lock}/${p}`, permits, names } = where;
+    const { lock = LOCK, owner = `${p}/own`, key = `${lock}/${p}`, permits, weighted, names } = where;
     return this.call(at, p, id, { lock, owner, ...(names && { names }) }).put(at, rev, key, {
       owner,
       permits,
+      weighted,
     });
   }
 

@@ -7,7 +7,7 @@ import type { Setting } from "../../../lab/runner/history.js";
 import { splitEvents } from "../../../lab/runner/delay-keys.js";
 import * as good from "./stories.js";
 
-const { a, b, permits, proclaim, reader, writer } = good;
+const { a, b, permits, proclaim, reader, weighs, writer } = good;
 const REFUSED = { err: "ETCD_REFUSED" };
 const LOST = { owner: "w2/own", says: "lost" };
 
@@ -139,6 +139,15 @@ it.each<readonly [Label, string, Story]>([
       .release(5, "w3", 1, 13),
   ],
   [
+    ...(["I2", "a light call overtakes a heavy one that waits"] as const),
+    new Story()
+      .ask(0, "w1", 1, 10, weighs(3))
+      .ask(1, "w2", 1, 11, weighs(3))
+      .ask(2, "w3", 1, 12, weighs(1))
+      .grant(3, "w3", 1, 12, weighs(1))
+      .release(5, "w3", 1, 13),
+  ],
+  [
     ...(["I2", "several names are held while one of them is not"] as const),
     good.waitingForBoth().grant(5, "w2", 1, 11, a).grant(5, "w2", 2, 11, b).release(6, "w2", 2, 13, b),
   ],
@@ -181,6 +190,7 @@ it.each<readonly [Label, string, Story]>([
   ["I12", "an aborted call is rejected late", aborted(4, 112)],
   ["I12", "an aborted call keeps its place for more than a TTL", aborted(0, 2200)],
   ["I13", "three hold two permits", good.twoPermits().claim(28, "w1", 1, 10)],
+  ["I13", "three hold seven of five permits", good.weights().claim(28, "w1", 1, 10)],
   [
     ...(["I14", "each of several names comes with a revision of its own"] as const),
     new Story()

@@ -41,6 +41,27 @@ export const twoPermits = () =>
     .release(30, "w2", 1, 14)
     .release(40, "w3", 1, 15);
 
+export const weighs = (weight: number) => ({ weighted: { permits: 5, weight }, shared: true });
+
+/** A heavy one waits for one of two, and a light one for the heavy one, although there is room for it. */
+export const weights = () =>
+  new Story()
+    .ask(0, "w1", 1, 10, weighs(2))
+    .grant(1, "w1", 1, 10, weighs(2))
+    .ask(2, "w2", 1, 11, weighs(2))
+    .grant(3, "w2", 1, 11, weighs(2))
+    .ask(4, "w3", 1, 12, weighs(3))
+    .ask(5, "w4", 1, 13, weighs(1))
+    .claim(10, "w1", 1, 10)
+    .claim(30, "w2", 1, 11)
+    .release(10, "w1", 1, 14)
+    .grant(12, "w3", 1, 12, weighs(3))
+    .claim(20, "w3", 1, 12)
+    .release(30, "w2", 1, 15)
+    .grant(32, "w4", 1, 13, weighs(1))
+    .release(40, "w3", 1, 16)
+    .release(41, "w4", 1, 17);
+
 const names = ["lock/a", "lock/b"];
 export const a = { lock: "lock/a", names };
 export const b = { lock: "lock/b", names };

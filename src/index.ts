@@ -48,6 +48,7 @@ export { ClusterLockManager } from "./recipes/web-locks/cluster-lock-manager.js"
 
 // Types and errors
 export type { Hold, Lock } from "./lock/hold/hold.js";
+export type { WriteLock } from "./lock/hold/write-lock.js";
 export type { Member, MemberOptions, MembershipState } from "./recipes/members/member.js";
 export type { ShardOwner, ShardOwners } from "./recipes/shards/view.js";
 export type { Leader } from "./recipes/election/election.js";

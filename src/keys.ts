@@ -109,6 +109,8 @@ export interface EntryValue {
   readonly sticky?: boolean;
   /** For a web lock: the manager that requested it. */
   readonly client?: string;
+  /** For a writer that has become a reader: readers hold beside it. */
+  readonly downgraded?: boolean;
 }
 
 /** What this library writes has at most 4 KiB, and `proclaim` takes 64 KiB. To parse a value of a megabyte stops the event loop. */
@@ -121,7 +123,10 @@ export function parseEntryValue(value: string): Partial<EntryValue> {
   try {
     const parsed: unknown = JSON.parse(value);
     if (typeof parsed !== "object" || parsed === null) return {};
-    const { owner, since, id, permits, weighted, client, reason, sticky } = parsed as Record<string, unknown>;
+    const { owner, since, id, permits, weighted, client, reason, sticky, downgraded } = parsed as Record<
+      string,
+      unknown
+    >;
     const found: { -readonly [K in keyof EntryValue]?: EntryValue[K] } = {};
     if (typeof owner === "string") found.owner = owner;
     if (typeof since === "string") found.since = since;
@@ -132,6 +137,7 @@ export function parseEntryValue(value: string): Partial<EntryValue> {
     if (typeof client === "string") found.client = client;
     if (typeof reason === "string") found.reason = reason;
     if (sticky === true) found.sticky = true;
+    if (downgraded === true) found.downgraded = true;
     return found;
   } catch {
     // Go and etcdctl write empty or arbitrary values: their entries have no owner to show.

@@ -1,6 +1,7 @@
 import { acquireHold, type HoldTarget, tryAcquire } from "./hold/acquire.js";
-import { ExclusiveHoldHandle, type Hold, HoldHandle, type Lock } from "./hold/hold.js";
+import { type Hold, HoldHandle } from "./hold/hold.js";
 import { HeldScope } from "./hold/reentrancy.js";
+import { WriteHoldHandle, type WriteLock } from "./hold/write-lock.js";
 import { checkFunction, checkName, checkWait } from "../base/options/check.js";
 import { type CheckedLockWait, checkLockWait, checkStickyLock } from "../base/options/lock.js";
 import { reader, writer } from "./queue/lock-mode.js";
@@ -12,12 +13,13 @@ import type { LockWaitOptions, StickyLockOptions, WaitOptions } from "./session/
  * order: a reader behind a waiting writer waits, too, so a stream of readers cannot keep a writer out. A Mutex of the same
  * name excludes both. An RwLock holds no connection and needs no closing.
  *
- * A hold can be neither upgraded nor downgraded: release it, and take the other lock.
+ * A writer can become a reader without letting go: `WriteLock.downgrade`. A reader can't become a writer, since two of them would wait for
+ * each other: release the hold, and take the write lock.
  */
 export class RwLock {
   readonly name: string;
   readonly #reading: HoldTarget<HoldHandle>;
-  readonly #writing: HoldTarget<ExclusiveHoldHandle>;
+  readonly #writing: HoldTarget<WriteHoldHandle>;
 
   /**
    * @throws {TypeError | RangeError} when `source` is not a Cluster or Session, or `name` is not 1..1024 bytes of
@@ -28,11 +30,11 @@ export class RwLock {
     this.name = checkName(name);
     const target = { source: leases, name: this.name, options: checkStickyLock("RwLock", options) };
     this.#reading = { ...target, kind: "reader", mode: reader, handle: HoldHandle };
-    this.#writing = { ...target, kind: "writer", mode: writer, handle: ExclusiveHoldHandle };
+    this.#writing = { ...target, kind: "writer", mode: writer, handle: WriteHoldHandle };
   }
 
   /**
-   * Waits until no writer is ahead in the queue and returns the hold. It has no fence: of several readers, an older one
+   * Waits until no writer is ahead in the queue, but for one that has become a reader, and returns the hold. It has no fence: of several readers, an older one
    * would be rejected after a newer one. Release it, or use `await using`; prefer `withReadLock`.
    *
    * On abort and throws: as `Mutex.lock`.
@@ -44,20 +46,20 @@ export class RwLock {
   }
 
   /** Waits until no entry is ahead in the queue and returns the lock. Otherwise as `readLock`; prefer `withWriteLock`. */
-  writeLock(options?: LockWaitOptions): Promise<Lock> {
+  writeLock(options?: LockWaitOptions): Promise<WriteLock> {
     return acquireHold(this.#writing, () => this.#checked("writeLock", options));
   }
 
   /**
-   * Returns the hold if no writer holds or waits, else undefined: one request, which writes nothing if a writer does.
-   * Otherwise as `Mutex.tryLock`.
+   * Returns the hold if no writer holds or waits, else undefined: one request, which writes nothing if a writer does. Beside a writer that
+   * has become a reader it takes two. Otherwise as `Mutex.tryLock`.
    */
   async tryReadLock(options?: WaitOptions): Promise<Hold | undefined> {
     return tryAcquire(this.#reading, checkWait("tryReadLock", options));
   }
 
   /** Returns the lock if the queue is empty, else undefined. Otherwise as `Mutex.tryLock`. */
-  async tryWriteLock(options?: WaitOptions): Promise<Lock | undefined> {
+  async tryWriteLock(options?: WaitOptions): Promise<WriteLock | undefined> {
     return tryAcquire(this.#writing, checkWait("tryWriteLock", options));
   }
 
@@ -76,7 +78,7 @@ export class RwLock {
   }
 
   /** The same with the write lock. */
-  async withWriteLock<T>(work: (lock: Lock) => T, options?: LockWaitOptions): Promise<Awaited<T>> {
+  async withWriteLock<T>(work: (lock: WriteLock) => T, options?: LockWaitOptions): Promise<Awaited<T>> {
     checkFunction("work", work);
     return during(this.#writing, this.#checked("withWriteLock", options), work);
   }

@@ -286,7 +286,7 @@ async function readPage(asking: Asking, search: Search): Promise<ReadPage> {
       // The page may end between the two keys of an entry.
       const first = kv && seen?.isDelay ? new SeenEntry(await entryBeside(asking, kv, revision)) : seen;
       // Only behind readers do the other keys decide who holds, and delay keys are no contenders.
-      const needsAll = isDelayed || (count > 1 && first?.placeIn(path) === "reader");
+      const needsAll = isDelayed || (count > 1 && isShared(path, first));
       const holders = await weightedHolders(asking, { path, first, count, revision });
       return { path, first, count, needsAll, holders };
     });
@@ -336,13 +336,19 @@ interface More {
   readonly ttls: ReadonlyMap<bigint, number>;
 }
 
+/** The first entry holds together with readers. */
+const isShared = (path: string, first: SeenEntry | undefined): boolean => {
+  const place = first?.placeIn(path);
+  return place === "reader" || (place === "writer" && first?.downgraded === true);
+};
+
 function summaryOf({ services }: Asking, queue: ListedQueue, { split, ttls }: More): LockSummary {
   const { path, first, count } = queue;
   const name = path.slice(services.options.prefix.length);
   if (!first) return { name, kind: "unknown", holder: undefined, waiters: count };
   const holder = first.contenderIn(name, "holding", ttls.get(first.leaseId));
   const common = { name, kind: first.kindIn(path), holder };
-  if (split && first.placeIn(path) === "reader") return { ...common, waiters: split.waiterCount };
+  if (split && isShared(path, first)) return { ...common, waiters: split.waiterCount };
   const all = split ? split.waiterCount + split.holderCount : count;
   return { ...common, waiters: all - Math.min(all, queue.holders ?? first.permits ?? 1) };
 }
@@ -364,6 +370,11 @@ async function splitAll(
     const keep = (kv: KeyValue): SeenEntry => new SeenEntry(kv, false);
     const read = await readKeys(asking, { revision, keysOnly: true, ...queueRange(path) }, { keep });
     const keys = new Map([...read.keys].map(([key, entry]) => [key, [undefined, entry]] as const));
+    // Only its value shows of a writer that it reads.
+    for (const { first } of listed) {
+      const key = first?.bytes.toString("latin1") ?? "";
+      if (first?.downgraded && keys.has(key)) keys.set(key, [undefined, first]);
+    }
     const queues = new Queues(path, options.prefix);
     await inSlices(queues.apply({ revision, isRead: true, at: undefined, keys }), clock);
     for (const [each, queue] of queues.live) if (wanted.has(each)) split.set(each, queue);

@@ -112,7 +112,7 @@ export class LiveQueue {
   #seen = 0;
   /** The latest of them. */
   #last: Place | undefined;
-  /** The first of them that is no reader's. */
+  /** The first of them that excludes readers. */
   #barrier: Place | undefined;
   /** For as many as the first place says. */
   #room: Room | undefined;
@@ -262,7 +262,7 @@ export class LiveQueue {
     this.#deadCount += Number(place.entry.isDelay) - Number(before.isDelay);
     const [now, then] = [place.entry, before];
     const isOther = now.permits !== then.permits || now.weighted?.weight !== then.weighted?.weight;
-    if (isOther) this.#isOld = true;
+    if (isOther || now.downgraded !== then.downgraded) this.#isOld = true;
     if (!place.isDelay || !this.#holding.has(place)) return;
     this.#dead.push(before);
     this.#holding.set(place, at);
@@ -326,7 +326,7 @@ export class LiveQueue {
       const where = entry.placeIn(this.path);
       const hasRoom = room.has(entry, where, this.#seen);
       if (where === "reader" ? !this.#barrier : hasRoom) hold(place);
-      if (where !== "reader" && where !== "below readers") this.#barrier ??= place;
+      if (!entry.admitsReadersIn(this.path)) this.#barrier ??= place;
       this.#last = place;
       this.#seen++;
     }

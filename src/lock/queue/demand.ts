@@ -203,6 +203,8 @@ export class Demand implements WatchListener {
         if (this.#next?.key === key) this.#next = undefined;
         changed ||= this.#waiter?.key === key;
       } else if (kv.createRevision === kv.modRevision) joined.push(new SeenEntry(kv));
+      // A writer of ours that becomes a reader lets the readers in that waited for it.
+      else changed ||= this.#waiter !== undefined && this.entry.key === key;
     }
     const newest = withoutDelayKeys(joined).findLast((entry) => this.#mayWait(entry));
     // A permit may be free for it, but that takes a read, and the key is asked for then only if none is.
@@ -231,7 +233,7 @@ export class Demand implements WatchListener {
     for (const hold of this.#asking.keys()) if (!this.#isBehind(entry, hold)) return false;
     const place = entry.placeIn(this.queue.path);
     if (entry.isDelay || place === "below" || place === "below readers") return false;
-    return !(this.#mode.folder === "/read" && place === "reader");
+    return !(place === "reader" && (this.#mode.folder === "/read" || this.entry.downgraded));
   }
 
   /** It waits, and is of another session. */

@@ -62,6 +62,7 @@ export class QueueEntry {
   #unanswered = 0;
   #joinedBehind: bigint | undefined;
   #held = false;
+  #downgraded = false;
   #turn = 1;
   #leaving = false;
   #inUse = false;
@@ -101,6 +102,17 @@ export class QueueEntry {
   /** The entry holds, or has held. */
   get held(): boolean {
     return this.#held;
+  }
+
+  /** It is a writer that becomes a reader: from here on, others may read beside it. */
+  get downgraded(): boolean {
+    return this.#downgraded;
+  }
+
+  /** The value that shows this. Its key leaves with the release. */
+  get downgradedValue(): string {
+    const { sticky: _, ...value } = parseEntryValue(this.value);
+    return JSON.stringify({ ...value, downgraded: true } satisfies Partial<EntryValue>);
   }
 
   /** How many holds it has had: of a key that stays after a release, each has a turn of its own. */
@@ -177,6 +189,10 @@ export class QueueEntry {
 
   beginsToHold(): void {
     this.#held = true;
+  }
+
+  downgrades(): void {
+    this.#downgraded = true;
   }
 
   nextTurn(): void {

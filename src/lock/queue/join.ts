@@ -66,6 +66,12 @@ const JOIN_ALL: readonly Step[] = [whenEmpty, "join"];
 
 const NONE: readonly Joined[] = [];
 
+/** What a try that is not granted reads of the queue: the oldest entry, or, for `whenBeside`, both keys of that one. */
+const inTheWay = ({ trying }: LockMode, path: string): Range =>
+  oldestOf(path, "whenBeside" in trying ? 2 : 1);
+/** So many transactions of one try, while the writer changes beside which it may hold. */
+const MAX_TRIES = 4;
+
 /** The key of an entry is there already, of another client: the next number is tried. Nobody outside sees this error. */
 const KEY_TAKEN = new Error("the key is taken");
 
@@ -118,8 +124,19 @@ export class Joiner {
       wanted.onTaken?.(found?.kvs ?? []);
       return undefined;
     }
-    const [joined] = await this.#put(wanted, [trying.when]);
-    return joined && { entry: joined.entry, result: GRANTED };
+    let oldest: readonly KeyValue[] = [];
+    const onTaken = wanted.onTaken && ((kvs: readonly KeyValue[]): void => void (oldest = kvs));
+    const tried = onTaken ? { ...wanted, onTaken } : wanted;
+    let when: When | undefined = trying.when;
+    for (let n = 0; when && n < MAX_TRIES; n++) {
+      const [joined] = await this.#put(tried, [when]);
+      if (joined) return { entry: joined.entry, result: GRANTED };
+      // The writer may have ended since the last answer: then the queue may be free.
+      const again: When | undefined = when === trying.when ? undefined : trying.when;
+      when = trying.whenBeside?.(queue.path, oldest) ?? again;
+    }
+    wanted.onTaken?.(oldest.slice(0, 1));
+    return undefined;
   }
 
   /** Another client may have joined first: the entry is then removed again. */
@@ -212,7 +229,10 @@ export class Joiner {
       found = answer.ranges;
       const oldest = found.at(-1);
       if (typeof step !== "string" && wanted.onTaken && oldest)
-        this.#shown(wanted, [oldestOf(entries[0]!.path)], { ranges: [oldest], header: answer.header });
+        this.#shown(wanted, [inTheWay(wanted.mode, entries[0]!.path)], {
+          ranges: [oldest],
+          header: answer.header,
+        });
     }
     this.#undo(entries, found);
     if (typeof steps.at(-1) !== "string") {
@@ -262,7 +282,7 @@ export class Joiner {
   #txn(entries: readonly QueueEntry[], step: Step, showsOldest: boolean): Txn {
     if (step === "join") return joinTxn(entries, []);
     if (step !== "join and read")
-      return tryTxn(entries, step, showsOldest ? entries.map(({ path }) => oldestOf(path)) : undefined);
+      return tryTxn(entries, step, showsOldest ? entries.map(({ mode, path }) => inTheWay(mode, path)) : []);
     const reads: Range[] = [];
     for (const entry of entries)
       if (!entry.mode.surelyFollows(this.#queueOf(entry).own.staying))

@@ -28,6 +28,8 @@ export interface EntryView extends NewEntry {
   readonly joinedBehind: bigint | undefined;
   /** Whether the entry holds. */
   readonly held: boolean;
+  /** It is a writer that becomes a reader: from here on, others may read beside it. */
+  readonly downgraded: boolean;
   is(kv: KeyValue): boolean;
   isDelay(kv: KeyValue): boolean;
 }
@@ -49,6 +51,8 @@ export interface Predecessor {
   readonly holder: boolean;
   /** Nobody may have it, and its session gives it back when it hears of us. */
   readonly mayBeKept?: boolean;
+  /** It is a writer, which may become a reader: a put of its key shows that, and a read then shows whether we hold beside it. */
+  readonly mayDowngrade?: boolean;
   /** The entry before it, if one is known. */
   readonly before?: Predecessor | undefined;
   /** Whether this event is its end. An event of an earlier life of the same key is not. */
@@ -94,7 +98,11 @@ export type When = (entry: NewEntry) => readonly Compare[];
 
 /** How to join only if the entry holds at once: by compares in one transaction, or by a read before the join. */
 type Trying =
-  | { readonly when: When }
+  | {
+      readonly when: When;
+      /** For a mode that shares the name with entries that `when` excludes, if the oldest of a queue are such ones. */
+      readonly whenBeside?: (path: string, oldest: readonly KeyValue[]) => When | undefined;
+    }
   | { readonly check: (path: string) => Range; readonly hasRoom: (oldest: RangeResult) => boolean };
 
 /** What differs between the entries of a mutex, a reader, a writer and a permit. `Queue` does everything else. */
@@ -151,6 +159,7 @@ export class EntryBelow implements Predecessor {
   readonly target: WatchTarget;
   readonly revision: bigint;
   readonly mayBeKept: boolean;
+  readonly mayDowngrade: boolean;
 
   constructor(
     {
@@ -159,10 +168,15 @@ export class EntryBelow implements Predecessor {
       value = "",
     }: Pick<KeyValue, "key" | "createRevision"> & Partial<Pick<KeyValue, "value">>,
     readonly holder: boolean,
-    { before, afterPut }: Pick<Predecessor, "before" | "afterPut"> = {},
+    {
+      before,
+      afterPut,
+      mayDowngrade = false,
+    }: Pick<Predecessor, "before" | "afterPut" | "mayDowngrade"> = {},
   ) {
     this.before = before;
     this.afterPut = afterPut;
+    this.mayDowngrade = mayDowngrade;
     this.target = { key: compactKey(key), events: afterPut ? "ALL" : "DELETE" };
     this.revision = createRevision;
     this.mayBeKept = holder && parseEntryValue(value).sticky === true;
@@ -240,36 +254,76 @@ export function otherRanges(path: string): readonly { readonly key: string; read
 const nearest = (entry: NewEntry): readonly Range[] =>
   otherRanges(entry.path).map((range) => ({ ...range, order: "newest first", limit: 1 }));
 
-/** The later of the two entries, if there is any. `others` is the number of all of them. */
-function behind(results: readonly RangeResult[], others: number): Behind | undefined {
+/** Whether a key is in the folder of the writers, and in no folder of that one. */
+function isWriters(path: string, key: string): boolean {
+  const folder = prefixOf(`${path}${writer.folder}`);
+  return key.startsWith(folder) && !key.includes("/", folder.length);
+}
+
+/** Whether the entry is a writer that has become a reader. It held, so everything that was before it is gone. */
+const isDowngraded = (path: string, { key, value }: Pick<KeyValue, "key" | "value">): boolean =>
+  isWriters(path, key.toString()) && parseEntryValue(value).downgraded === true;
+
+/** The later of the two entries, if there is any that excludes a reader. `others` is the number of all of them. */
+function behind(path: string, results: readonly RangeResult[], others: number): Behind | undefined {
   const last = results.map(({ kvs }) => kvs[0]).filter((kv): kv is KeyValue => kv !== undefined);
   const [first, ...rest] = last;
   if (!first) return undefined;
   const below = rest.reduce((a, b) => (a.createRevision > b.createRevision ? a : b), first);
-  return { state: "waiting", predecessor: new EntryBelow(below, others === 1), ahead: others };
+  if (isDowngraded(path, below)) return undefined;
+  const mayDowngrade = isWriters(path, below.key.toString());
+  const predecessor = new EntryBelow(below, others === 1, { mayDowngrade });
+  return { state: "waiting", predecessor, ahead: others };
 }
 
-const isReader = ({ mode }: EntryView): boolean => mode === reader;
+/** Readers behind it wait for it. */
+const excludesReaders = ({ mode, downgraded }: EntryView): boolean => mode !== reader && !downgraded;
+
+/**
+ * If the oldest entries of a queue are a writer that has become a reader, and its delay key: a new reader holds beside it while it is
+ * as it was, and nobody but readers is behind it.
+ */
+export function whenBeside(path: string, oldest: readonly KeyValue[]): When | undefined {
+  const [first] = oldest;
+  if (!first || !isDowngraded(path, first)) return undefined;
+  const both = oldest.filter((kv) => kv === first || isPair(kv.key.toString(), first.key.toString()));
+  const keys = both.map(({ key }) => key.toString()).sort();
+  const ranges = otherRanges(path).flatMap(({ key, end }) => {
+    const inside = keys.filter((each) => each >= key && each < end);
+    const starts = [key, ...inside.map((each) => `${each}\0`)];
+    return starts.map((start, n) => ({ key: start, end: inside[n] ?? end }));
+  });
+  return (entry) => [
+    ...isNew(entry),
+    ...both.map((kv) => ({ kind: "modified at", key: kv.key.toString(), revision: kv.modRevision }) as const),
+    ...ranges.map((range) => ({ kind: "nothing in", ...range }) as const),
+  ];
+}
+
+/** None of the ranges contains its own key: an attempt whose answer was lost may have put it. */
+const isNew: When = ({ key, delayKey }) => [
+  { kind: "created at", key, revision: 0n },
+  ...(delayKey === undefined ? [] : [{ kind: "created at", key: delayKey, revision: 0n } as const]),
+];
 
 /**
  * Shares the name with other readers, and waits for the nearest earlier entry that is not a reader. That includes a writer
- * that is still waiting, so that a flow of readers cannot starve it.
+ * that is still waiting, so that a flow of readers cannot starve it, and not a writer that has become a reader.
  */
 export const reader: LockMode = {
   folder: "/read",
   shared: true,
   announcesGrant: false,
   trying: {
-    // None of the ranges contains its own key: an attempt whose answer was lost may have put it.
-    when: ({ path, key, delayKey }) => [
-      { kind: "created at", key, revision: 0n },
-      ...(delayKey === undefined ? [] : [{ kind: "created at", key: delayKey, revision: 0n } as const]),
-      ...otherRanges(path).map((range) => ({ kind: "nothing in", ...range }) as const),
+    when: (entry) => [
+      ...isNew(entry),
+      ...otherRanges(entry.path).map((range) => ({ kind: "nothing in", ...range }) as const),
     ],
+    whenBeside,
   },
   // Two readers whose joins found the same entry before them have no other entry between them: they are granted together.
   follows: (entry, earlier) =>
-    earlier.findLast((other) => !isReader(other)) ??
+    earlier.findLast(excludesReaders) ??
     earlier.find(
       (other) => !other.held && other.joinedBehind === entry.joinedBehind && entry.joinedBehind !== undefined,
     ),
@@ -277,8 +331,9 @@ export const reader: LockMode = {
   grantedTogether: true,
   surelyFollows: () => false,
   readsToJoin: nearest,
-  joined: (_, results) =>
+  joined: ({ path }, results) =>
     behind(
+      path,
       results,
       results.reduce((sum, { count }) => sum + count, 0),
     ) ?? GRANTED,
@@ -290,7 +345,7 @@ export const reader: LockMode = {
     const mine = own?.kvs[0];
     if (!mine || !entry.is(mine)) return "gone";
     const seen = others.reduce((sum, { kvs, more }) => sum + kvs.length + (more ? 1 : 0), 0);
-    return behind(others, seen) ?? "first";
+    return behind(entry.path, others, seen) ?? "first";
   },
   // Reads our own readers, too: an entry that holds by this answer must be in it.
   readsForFirst: ({ path, directory, lease }) => [
@@ -302,4 +357,8 @@ export const reader: LockMode = {
     others.every(({ kvs: [oldest] }) => oldest === undefined || oldest.createRevision > entry.revision),
 };
 
-export const oldestOf = (path: string): Range => ({ ...queueRange(path), order: "oldest first", limit: 1 });
+export const oldestOf = (path: string, limit = 1): Range => ({
+  ...queueRange(path),
+  order: "oldest first",
+  limit,
+});

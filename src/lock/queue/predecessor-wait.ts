@@ -17,6 +17,8 @@
 //   the predecessor ends             ended; read (1)             grant, if it held by then;   ended still
 //                                                                otherwise ended; read
 //   the predecessor is granted       follow its own predecessors
+//   the predecessor, a writer,       read                        read                         (a read is under way)
+//   becomes a reader
 //   the entry before it ends (3)     that one held: the predecessor holds from here on.       (too late)
 //                                    Otherwise follow it closely, and read early
 //   answer: still behind it          verified; read again, if    verified                     grant, if the answer shows
@@ -137,9 +139,20 @@ export class PredecessorWait implements TurnListener, Timed {
   /** Our own end comes first: the same revision may have ended the predecessor. */
   events(events: readonly WatchEvent[]): void {
     if (events.some(({ kv }) => this.#isOwnEnd(kv))) return this.#end(() => this.outcome.keyGone());
+    if (this.#predecessor?.mayDowngrade) {
+      const put = events.findLast(({ kind }) => kind === "PUT");
+      if (put) return this.#mayHaveDowngraded(put.kv);
+    }
     // By the last read's description of the predecessor, which may stand for several entries.
     const ended = events.findLast(({ kv }) => this.#predecessor?.endedBy(kv));
     if (ended) this.#predecessorEnded(ended);
+  }
+
+  /** No watch reports this put together with the end of our own key: a read decides. */
+  #mayHaveDowngraded({ createRevision, modRevision }: KeyValue): void {
+    if (this.#state === "over" || createRevision !== this.#predecessor?.revision) return;
+    this.#atLeast = max(this.#atLeast, modRevision);
+    this.read();
   }
 
   #isOwnEnd({ key, modRevision }: KeyValue): boolean {

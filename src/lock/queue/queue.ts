@@ -41,7 +41,7 @@ import {
 import { PredecessorWait } from "./predecessor-wait.js";
 import { KeyNumbers, SessionEntries } from "./session-entries.js";
 import { Stickiness, Tenure } from "./tenure.js";
-import { announceGrantTxn, leaveTxn } from "./txns.js";
+import { announceGrantTxn, downgradeTxn, leaveTxn } from "./txns.js";
 import { LocalLine, LocalSuccessors, Waiter, type WaiterOptions } from "./waiter.js";
 
 const NO_TENURES: readonly Tenure[] = [];
@@ -467,6 +467,44 @@ export class Queue {
       answered,
       () => undefined,
     );
+  }
+
+  /**
+   * A writer that holds becomes a reader, unless its key is gone, which resolves with false. Other sessions let in the readers behind it
+   * when they see the put, and this one does it here. Repeated until it is answered, or until the entry leaves.
+   */
+  async downgrade(entry: JoinedEntry): Promise<boolean> {
+    entry.downgrades();
+    // Its key leaves with the release: no writer may take it.
+    this.#tenures.find((tenure) => tenure.entry === entry)?.end();
+    const { lease } = this;
+    const policy = {
+      ...lease.policy(`downgrade the lock "${this.name}" to a reader`),
+      again: () => !entry.leaving,
+    };
+    const next = this.#followers.of(entry).find(([, each]) => each.mode.shared)?.[1];
+    const reads = next?.mode.reads(next, false) ?? [];
+    const send = (alone: boolean): Promise<TxnAnswer> =>
+      lease.inFlight.track(lease.services.client.txn(downgradeTxn(entry, reads, alone), policy));
+    let answer = await send(false);
+    const isThere = answer.ranges[0]?.kvs.some((kv) => entry.is(kv)) ?? false;
+    if (!answer.succeeded && isThere) answer = await send(true);
+    if (!answer.succeeded) return false;
+    const found = answer.ranges.filter((range) => range !== undefined);
+    this.#letIn(entry, next && next.mode.positionOf(next, found) === "first" ? next : undefined);
+    return true;
+  }
+
+  /** Callers of ours that waited for nobody else but a writer which reads now. `first` holds with it, and those that follow `first` hold together. */
+  #letIn(entry: JoinedEntry, first: JoinedEntry | undefined): void {
+    let next: Waiter | undefined;
+    for (const [waiter, behind] of this.#followers.of(entry)) {
+      if (this.own.followedBy(behind) === entry) continue;
+      this.#followers.remove(waiter, entry);
+      if (behind === first) next = waiter;
+      else this.#wait(waiter, behind, UNKNOWN);
+    }
+    if (next && first) this.turnCame(next, first, GRANTED);
   }
 
   /** The caller of `waiter` no longer waits. */

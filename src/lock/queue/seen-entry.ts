@@ -55,6 +55,8 @@ export class SeenEntry {
   readonly reason: string | undefined;
   /** Whether its session may keep it while no caller has the lock. */
   readonly sticky: boolean = false;
+  /** Whether it is a writer that has become a reader, if it is in the folder of the writers. */
+  readonly downgraded: boolean = false;
   /** The value of a candidate of an election. */
   readonly value: string | undefined;
   /** The kind of a queue in which the key is directly under the name. */
@@ -71,7 +73,8 @@ export class SeenEntry {
     this.createRevision = kv.createRevision;
     this.modRevision = kv.modRevision;
     if (!isRead) return;
-    const { owner, since, permits, weighted, id, reason, sticky = false } = parseEntryValue(kv.value);
+    const parsed = parseEntryValue(kv.value);
+    const { owner, since, permits, weighted, id, reason, sticky = false, downgraded = false } = parsed;
     this.leaseId = kv.leaseId;
     this.owner = owner === undefined ? undefined : cut(owner);
     this.reason = reason === undefined ? undefined : cut(reason);
@@ -85,6 +88,7 @@ export class SeenEntry {
     const mayBeDelay = isOurs && this.permits === undefined && isDelayLease(kv.leaseId);
     this.isDelay = mayBeDelay && parseEntryKey(key, kv.leaseId) !== undefined;
     this.sticky = isOurs && sticky && !this.isDelay;
+    this.downgraded = isOurs && downgraded;
     // Go's mutex, etcdctl lock and jetcd write an empty value; a candidate's value is what it wants to tell.
     const other = isOurs || kv.value === "" ? "mutex" : "election";
     this.#kind = this.permits === undefined ? other : "semaphore";
@@ -124,6 +128,12 @@ export class SeenEntry {
     const folder = slash - start > "write".length ? "" : bytes.slice(start, slash).toString();
     if (folder === "read") return isDeep ? "below readers" : "reader";
     return folder === "write" && !isDeep ? "writer" : "below";
+  }
+
+  /** Whether a reader behind it in this queue holds, if it does. */
+  admitsReadersIn(path: string): boolean {
+    const place = this.placeIn(path);
+    return place === "reader" || place === "below readers" || (place === "writer" && this.downgraded);
   }
 
   /** `place`: what it does there if its client lives. */
@@ -184,9 +194,9 @@ export function withoutDelayKeys<E extends Aged>(entries: readonly E[]): readonl
 
 /**
  * Who holds, by the rules of the lock modes: every key under the name counts, of whatever client. A reader holds
- * while only readers are before it; a permit, while fewer keys are before it than the oldest one has in its value (1 if it
- * has none); a weighted one, while the weights of all up to it are no more than that; any other key, while it is the oldest.
- * `entries`: in the order of the queue, without the delay keys of others.
+ * while only readers are before it, and writers that have become readers; a permit, while fewer keys are before it than the oldest one has
+ * in its value (1 if it has none); a weighted one, while the weights of all up to it are no more than that; any other key, while it is the
+ * oldest. `entries`: in the order of the queue, without the delay keys of others.
  */
 export function holdersIn(path: string, entries: readonly SeenEntry[]): readonly SeenEntry[] {
   const [oldest] = entries;
@@ -200,7 +210,7 @@ export function holdersIn(path: string, entries: readonly SeenEntry[]): readonly
     const place = entry.placeIn(path);
     const hasRoom = room.has(entry, place, rank);
     if (place === "reader" ? onlyReaders : hasRoom) holders.push(entry);
-    onlyReaders &&= place === "reader" || place === "below readers";
+    onlyReaders &&= entry.admitsReadersIn(path);
   }
   return holders;
 }

@@ -37,12 +37,15 @@ export const max = (...revisions: readonly bigint[]): bigint => revisions.reduce
  * The watches of one waiter. Far from its turn it has one, on the entry before its predecessor: while that one is there, nothing
  * else matters. Near its turn it has one on the predecessor and its own key together, and one on the entry before the predecessor
  * while that one holds. A waiter that does not know the entry before its predecessor (a reader, or a waiter for a permit behind
- * another one) has one on the predecessor and one on its own key.
+ * another one) has one on the predecessor and one on its own key. A reader behind a writer has one more, for the puts of that one key:
+ * a range would report those of all who join.
  */
 export class TurnWatches {
   #predecessor: Watched | undefined;
   #decides = false;
   #own: Watched | undefined;
+  /** Reports the puts of a predecessor that may downgrade. */
+  #puts: Watched | undefined;
   #before: EntryBefore | undefined;
 
   constructor(
@@ -105,13 +108,15 @@ export class TurnWatches {
 
   /** Near the turn, the one on the entry before the predecessor only saves a read. */
   get #needed(): readonly Watched[] {
-    const needed = this.#predecessor ? [this.#predecessor, this.#own] : [this.#before?.watched];
+    const needed = this.#predecessor ? [this.#predecessor, this.#own, this.#puts] : [this.#before?.watched];
     return needed.filter((watched) => watched !== undefined);
   }
 
-  follow({ target }: Predecessor, { decides, before, startRevision = 0n }: Following): void {
+  follow(predecessor: Predecessor, { decides, before, startRevision = 0n }: Following): void {
+    const { target, mayDowngrade } = predecessor;
     this.#predecessor?.watch.cancel();
-    this.#predecessor = undefined;
+    this.#puts?.watch.cancel();
+    this.#predecessor = this.#puts = undefined;
     // A range of several predecessors contains our own key.
     this.#decides = decides || target.end !== undefined;
     if (this.#decides || !before) {
@@ -119,6 +124,8 @@ export class TurnWatches {
       this.#predecessor = this.#watched({ ...watched, startRevision }, this.listener);
       const own: WatchTarget = { key: this.entry.key, events: "DELETE", startRevision };
       if (!this.#decides) this.#own ??= this.#watched(own, this.listener);
+      if (mayDowngrade)
+        this.#puts = this.#watched({ key: target.key, events: "PUT", startRevision }, this.listener);
     }
     this.followBefore(before, startRevision);
   }
@@ -143,7 +150,8 @@ export class TurnWatches {
   keepForReuse(fromFar: boolean): void {
     this.#own?.watch.keepForReuse();
     this.#before?.keepForReuse();
-    this.#own = this.#before = undefined;
+    this.#puts?.watch.cancel();
+    this.#own = this.#before = this.#puts = undefined;
     if (fromFar) return;
     this.#predecessor?.watch.keepForReuse();
     this.#predecessor = undefined;
@@ -152,8 +160,9 @@ export class TurnWatches {
   cancel(): void {
     this.#predecessor?.watch.cancel();
     this.#own?.watch.cancel();
+    this.#puts?.watch.cancel();
     this.#before?.cancel();
-    this.#predecessor = this.#own = this.#before = undefined;
+    this.#predecessor = this.#own = this.#puts = this.#before = undefined;
   }
 
   #beforeEnded(endedAt: bigint): void {

@@ -6,18 +6,18 @@ import type { Lease } from "../session/lease.js";
 import type { JoinedEntry, QueueEntry } from "./entry.js";
 import { type LockMode, queueRange, type When } from "./lock-mode.js";
 
-const put = ({ key, value, lease }: QueueEntry): Operation => ({
+const put = ({ key, lease }: QueueEntry, value: string): Operation => ({
   kind: "put",
   key,
   value,
   leaseId: lease.leaseId,
 });
 
-/** The key of a new entry, and its delay key. */
-function puts(entry: QueueEntry): readonly Operation[] {
-  const { delayKey: key, value, lease } = entry;
-  if (key === undefined || lease.delay === undefined) return [put(entry)];
-  return [put(entry), { kind: "put", key, value, leaseId: lease.delay.leaseId }];
+/** The key of an entry, and its delay key. */
+function puts(entry: QueueEntry, value: string): readonly Operation[] {
+  const { delayKey: key, lease } = entry;
+  if (key === undefined || lease.delay === undefined) return [put(entry, value)];
+  return [put(entry, value), { kind: "put", key, value, leaseId: lease.delay.leaseId }];
 }
 
 const own = ({ key }: QueueEntry): Operation => ({ kind: "range", key });
@@ -45,7 +45,7 @@ export const joinTxn = (entries: readonly QueueEntry[], ranges: readonly Range[]
     ...entries.map(({ key }) => ({ kind: "created at", key, revision: 0n }) as const),
     ...delayKeys(entries).map((key) => ({ kind: "created at", key, revision: 0n }) as const),
   ],
-  success: [...entries.flatMap(puts), ...rangeOperations(ranges)],
+  success: [...entries.flatMap((entry) => puts(entry, entry.value)), ...rangeOperations(ranges)],
   failure: [...entries.map(own), ...delayKeys(entries).map((key) => ({ kind: "range", key }) as const)],
 });
 
@@ -78,9 +78,21 @@ export const heldTxn = (entry: JoinedEntry): Txn => ({
 /** Writes the key again, unchanged, so that its watchers are notified of the grant. */
 export const announceGrantTxn = (entry: JoinedEntry): Txn => ({
   ...heldTxn(entry),
-  success: [put(entry)],
+  success: [put(entry, entry.value)],
   failure: [],
 });
+
+/** Writes the keys of a writer again, as those of a reader, and reads `ranges`. `alone`: not its delay key, which is gone. */
+export function downgradeTxn(entry: JoinedEntry, ranges: readonly Range[], alone: boolean): Txn {
+  const { revision, downgradedValue: value } = entry;
+  const held = heldTxn(entry);
+  const delays = alone ? [] : delayKeys([entry]);
+  return {
+    ...held,
+    compare: [...held.compare, ...delays.map((key) => ({ kind: "created at", key, revision }) as const)],
+    success: [...(alone ? [put(entry, value)] : puts(entry, value)), ...rangeOperations(ranges)],
+  };
+}
 
 /** Deletes exactly this entry, and reads `ranges`, which show the entry that is first after it. */
 export function leaveTxn(entry: QueueEntry, ranges: readonly Range[]): Txn {

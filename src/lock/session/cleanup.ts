@@ -92,19 +92,26 @@ export interface AdoptedEntry extends CreatedKey {
   readonly value: string;
 }
 
+/** A candidate of an election may have any value, and no such directory but by its own choice. */
+const isDowngraded = ({ path, value }: AdoptedEntry): boolean =>
+  path.endsWith("/write") && parseEntryValue(value).downgraded === true;
+
 /** The entries of an orphaned lease: on each name, the first call that waits for such an entry takes over the oldest one. */
 export class AdoptedEntries {
   /** By the directory of their keys: `path`, or `path/read` and `path/write`. */
   readonly #unclaimed = new Map<string, AdoptedEntry>();
 
-  /** Deletes all but the oldest entry of a name at once, and the entries that no call has claimed within one TTL. */
+  /**
+   * Deletes all but the oldest entry of a name at once, and the entries that no call has claimed within one TTL. A writer that has become
+   * a reader is deleted, too: no call can take it over, since readers hold beside it.
+   */
   constructor(
     private readonly lease: Lease,
     entries: readonly AdoptedEntry[],
     ttlMs: number,
   ) {
     for (const entry of entries) {
-      if (this.#unclaimed.has(entry.path)) this.#delete(entry);
+      if (isDowngraded(entry) || this.#unclaimed.has(entry.path)) this.#delete(entry);
       else this.#unclaimed.set(entry.path, entry);
     }
     const timer = lease.services.clock.after(ttlMs, () => {

@@ -111,8 +111,7 @@ export class QueueEntry {
 
   /** The value that shows this. Its key leaves with the release. */
   get downgradedValue(): string {
-    const { sticky: _, ...value } = parseEntryValue(this.value);
-    return JSON.stringify({ ...value, downgraded: true } satisfies Partial<EntryValue>);
+    return JSON.stringify({ ...parseEntryValue(this.value), sticky: undefined, downgraded: true });
   }
 
   /** How many holds it has had: of a key that stays after a release, each has a turn of its own. */

@@ -139,20 +139,9 @@ export class PredecessorWait implements TurnListener, Timed {
   /** Our own end comes first: the same revision may have ended the predecessor. */
   events(events: readonly WatchEvent[]): void {
     if (events.some(({ kv }) => this.#isOwnEnd(kv))) return this.#end(() => this.outcome.keyGone());
-    if (this.#predecessor?.mayDowngrade) {
-      const put = events.findLast(({ kind }) => kind === "PUT");
-      if (put) return this.#mayHaveDowngraded(put.kv);
-    }
     // By the last read's description of the predecessor, which may stand for several entries.
     const ended = events.findLast(({ kv }) => this.#predecessor?.endedBy(kv));
     if (ended) this.#predecessorEnded(ended);
-  }
-
-  /** No watch reports this put together with the end of our own key: a read decides. */
-  #mayHaveDowngraded({ createRevision, modRevision }: KeyValue): void {
-    if (this.#state === "over" || createRevision !== this.#predecessor?.revision) return;
-    this.#atLeast = max(this.#atLeast, modRevision);
-    this.read();
   }
 
   #isOwnEnd({ key, modRevision }: KeyValue): boolean {
@@ -227,17 +216,22 @@ export class PredecessorWait implements TurnListener, Timed {
   #predecessorEnded({ kv, kind }: WatchEvent): void {
     if (this.#state === "over") return;
     this.#atLeast = max(this.#atLeast, kv.modRevision);
-    const next = kind === "PUT" ? this.#predecessor?.afterPut : undefined;
-    if (next) {
-      this.#follow(next);
-      return this.created();
-    }
+    if (kind === "PUT") return this.#predecessorPut(kv);
     const held = this.#holdsSince !== undefined && kv.modRevision >= this.#holdsSince;
     if (this.#state === "verified" && held) return this.#grant();
     this.#state = "ended";
     this.#atLeast = max(this.#atLeast, this.#holdsSince ?? 0n);
     // An early read under way may show that the predecessor held. Otherwise a read follows when the watches are created.
     if (!this.#watches.creating && !this.#reading?.early) this.read();
+  }
+
+  /** It was granted; or it is a writer that has become a reader. No watch tells of that together with the end of our own key: a read decides. */
+  #predecessorPut({ createRevision }: KeyValue): void {
+    const { afterPut, revision } = this.#predecessor ?? {};
+    if (afterPut) {
+      this.#follow(afterPut);
+      this.created();
+    } else if (createRevision === revision) this.read();
   }
 
   #grant(): void {

@@ -27,10 +27,9 @@ const settled = () =>
   Promise.all([two.holder, two.session].map((s) => new Mutex(s, "settled").withLock(() => undefined)));
 
 const valueOf = async (key: string) => {
-  const { kvs = [] } = await two.etcd.member.gateway("/v3/kv/range", {
+  const { kvs: [kv] = [] } = (await two.etcd.member.gateway("/v3/kv/range", {
     key: Buffer.from(key).toString("base64"),
-  });
-  const [kv] = kvs as readonly { value: string }[];
+  })) as { kvs?: readonly { value: string }[] };
   return kv && (JSON.parse(Buffer.from(kv.value, "base64").toString()) as Record<string, unknown>);
 };
 

@@ -4,7 +4,7 @@ import { joinUnanswered } from "./joining.js";
 import { leave, leaveUnanswered } from "./leaving.js";
 import { endLease, loseSession, moveStream } from "./sessions.js";
 import { accident, type Step } from "./step.js";
-import { keeps, sessionOf, tell, type Caller, type Session, type World } from "./world.js";
+import { keeps, sessionOf, tell, type Caller, type Session, type Txn, type World } from "./world.js";
 
 /** What may go wrong or be done to a client: each as often as the scenario allows. */
 export function accidents(world: World): Step[] {
@@ -75,7 +75,7 @@ function toCaller(world: World, caller: Caller): Step[] {
   const { id, state, gaveUp } = caller;
   const waits = ["line", "again", "joining", "local", "waiting"].includes(state.at);
   const steps = waits && !gaveUp ? accident(world, "aborts", (w) => abort(w, w.callers[id]!), id) : [];
-  if (!("call" in state)) return steps;
+  if (!("call" in state) || !state.call) return steps;
   const { answer } = state.call;
   steps.push(...accident(world, "repeats", (w) => copyIsLate(w, w.callers[id]!), id));
   if (answer) steps.push(...accident(world, "repeats", (w) => repeat(w, w.callers[id]!), id));
@@ -86,7 +86,7 @@ function toCaller(world: World, caller: Caller): Step[] {
 /** The connection behind a proxy broke before the answer came: the proxy sends the transaction again. */
 function repeat(world: World, caller: Caller): void {
   const { state } = caller;
-  if (!("call" in state)) return;
+  if (!("call" in state) || !state.call) return;
   const { txn } = state.call;
   tell(world, `a proxy sends ${caller.label}'s ${txn.is} again`);
   caller.state = { ...state, call: { txn, answer: execute(world, [txn])[0] } };
@@ -94,7 +94,7 @@ function repeat(world: World, caller: Caller): void {
 
 /** The client gets its answer; the second copy may be executed much later. */
 function copyIsLate(world: World, { state, label }: Caller): void {
-  if (!("call" in state)) return;
+  if (!("call" in state) || !state.call) return;
   tell(world, `a proxy keeps a copy of ${label}'s ${state.call.txn.is}`);
   world.late = [...world.late, state.call.txn];
 }
@@ -107,7 +107,7 @@ function loseAnswer(world: World, caller: Caller): void {
 /** The transaction was sent, but has not arrived when the client gives up on it. */
 function beLate(world: World, caller: Caller): void {
   const { state } = caller;
-  if (!("call" in state)) return;
+  if (!("call" in state) || !state.call) return;
   tell(world, `${caller.label}'s ${state.call.txn.is} is late: nobody waits for this attempt any more`);
   world.late = [...world.late, state.call.txn];
   unanswered(world, caller);
@@ -119,7 +119,7 @@ function batchIsLate(world: World, callers: readonly Caller[]): void {
   tell(world, `the batch of ${names} is late: nobody waits for this attempt any more`);
   for (const caller of callers) {
     const { state } = caller;
-    if (!("call" in state)) continue;
+    if (!("call" in state) || !state.call) continue;
     world.late = [...world.late, state.call.txn];
     // A transaction that is in transit remains so, in a request of its own.
     if (keeps(world, "unanswered-batch-is-in-doubt")) unanswered(world, caller);
@@ -130,6 +130,14 @@ function unanswered(world: World, caller: Caller): void {
   const { state } = caller;
   if (state.at === "joining") joinUnanswered(world, caller, state.call.txn);
   else if (state.at === "leaving") leaveUnanswered(world, caller, state);
+  else if (state.at === "holding" && state.call) sendAgain(world, caller, state.call.txn);
+}
+
+/** A writer becomes a reader: the put is repeated until it is answered. */
+function sendAgain(world: World, caller: Caller, txn: Txn): void {
+  const { state } = caller;
+  if (state.at === "holding") caller.state = { ...state, call: { txn, answer: undefined } };
+  tell(world, `${caller.label} sends its put again`);
 }
 
 /**

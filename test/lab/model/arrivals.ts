@@ -36,7 +36,8 @@ const underWay = (caller: Caller): Txn | undefined => {
 
 function answer(caller: Caller, given: Answer | undefined): void {
   const { state } = caller;
-  if ("call" in state) caller.state = { ...state, call: { txn: state.call.txn, answer: given } };
+  if ("call" in state && state.call)
+    caller.state = { ...state, call: { txn: state.call.txn, answer: given } };
 }
 
 const transactions = (world: World): Step[] =>

@@ -1,4 +1,6 @@
 import {
+  excludesReaders,
+  isReaders,
   keeps,
   tell,
   type Answer,
@@ -31,6 +33,7 @@ export const keyOfPlace = (world: World, { key, revision }: Place): Key | undefi
 
 /** The result of a range "the last places up to and including mine". */
 export function positionAt(world: World, name: string, place: Place, revision: number): Position {
+  if (isReaders(place.key)) return readersPositionAt(world, name, place, revision);
   const places = queueAt(world, name, revision).filter((key) => key.created <= place.revision);
   const isOwn = ({ key, delays, created }: Key): boolean =>
     key === place.key ||
@@ -44,6 +47,22 @@ export function positionAt(world: World, name: string, place: Place, revision: n
       ...{ key: last.key, revision: last.created, holder: before.length === 1 },
       isFar: before.length > 3,
       before: next && { key: next.key, revision: next.created, holder: before.length === 2 },
+    },
+  };
+}
+
+/** The result of the range "the last place up to mine that is no reader's": a writer that has become a reader lets its readers in. */
+function readersPositionAt(world: World, name: string, place: Place, revision: number): Position {
+  const places = queueAt(world, name, revision).filter((key) => key.created <= place.revision);
+  const others = places.filter(({ key }) => !isReaders(key));
+  const nearest = keeps(world, "waiting-writer-is-a-barrier") ? others.at(-1) : others[0];
+  const last = nearest?.downgraded !== undefined && nearest.downgraded <= revision ? undefined : nearest;
+  return {
+    revision,
+    mine: places.some(({ key, created }) => key === place.key && created === place.revision),
+    predecessor: last && {
+      ...{ key: last.key, revision: last.created, holder: others.length === 1 },
+      ...{ isFar: false, mayDowngrade: true, before: undefined },
     },
   };
 }
@@ -66,9 +85,16 @@ function refuse(world: World): Answer {
 }
 
 function condition(world: World, txn: Txn): boolean {
-  if (txn.is === "try") return queueAt(world, txn.name).length === 0;
+  if (txn.is === "try") {
+    const queue = queueAt(world, txn.name);
+    if (!isReaders(txn.key)) return queue.length === 0;
+    return (
+      !livingKey(world, txn.key) && !livingKey(world, delayKeyOf(txn.key)) && !queue.some(excludesReaders)
+    );
+  }
   const key = livingKey(world, txn.key);
   if (txn.is === "join") return key === undefined && livingKey(world, delayKeyOf(txn.key)) === undefined;
+  if (txn.is === "downgrade" && !keeps(world, "guarded-downgrade")) return true;
   if (!keeps(world, "guarded-release")) return key !== undefined;
   return txn.created === 0 ? key?.value === txn.value : key?.created === txn.created;
 }
@@ -83,6 +109,22 @@ function apply(world: World, txn: Txn, revision: number): Answer {
     return { ...done, first: txn.asks ? firstAt(world, txn.name, revision) : undefined };
   }
   const { name, key, value, lease } = txn;
+  if (txn.is === "downgrade" && livingKey(world, key) && keeps(world, "downgraded-key-stays")) {
+    world.keys = world.keys.map((each) =>
+      each.deleted === 0 && (each.key === key || each.delays === key)
+        ? { ...each, downgraded: revision }
+        : each,
+    );
+    tell(world, `etcd puts ${key} again at revision ${revision}: its writer is a reader`);
+    return done;
+  }
+  if (txn.is === "downgrade") {
+    deleteKeys(world, (each) => each.key === key || each.delays === key, "its owner", revision);
+    const again: Key = { name, key, value, lease, created: revision, deleted: 0, deletedBy: "nobody" };
+    world.keys = [...world.keys, { ...again, downgraded: revision }];
+    tell(world, `etcd deletes ${key} and puts it at revision ${revision}`);
+    return done;
+  }
   const put: Key = { name, key, value, lease, created: revision, deleted: 0, deletedBy: "nobody" };
   world.keys = [...world.keys, ...withDelay(world, put)];
   tell(world, `etcd puts ${key} at revision ${revision}`);
@@ -115,7 +157,8 @@ function otherwise(world: World, txn: Txn): Answer {
     return { ...refused, first: txn.asks ? firstAt(world, txn.name, world.revision) : undefined };
   }
   const own = livingKey(world, txn.key);
-  tell(world, own ? `etcd finds ${txn.key} there already` : "etcd puts nothing: the queue is not empty");
+  if (txn.is === "downgrade") tell(world, `etcd finds no ${txn.key} to put again`);
+  else tell(world, own ? `etcd finds ${txn.key} there already` : "etcd puts nothing: the queue is not empty");
   return { ...refused, own };
 }
 

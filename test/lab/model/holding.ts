@@ -1,8 +1,10 @@
+import { forgetDowngrade } from "./downgrading.js";
 import { keyOfPlace } from "./etcd.js";
 import { endDelay, gone } from "./leaving.js";
 import { readAgain } from "./reading.js";
 import {
   breaks,
+  isShared,
   keeps,
   placeOf,
   tell,
@@ -33,6 +35,8 @@ export function hold(world: World, caller: Caller, asOf: number, demand?: Demand
 /** Of two grants whose keys live, the later one has the higher fence. */
 function grant(world: World, caller: Caller): void {
   const { name } = caller.setup;
+  // Readers are granted in any order.
+  if (isShared(caller)) return;
   const token = tokenOf(placeOf(caller));
   const highest = world.granted[name] ?? 0;
   if (keyOfPlace(world, placeOf(caller))?.deleted !== 0) return;
@@ -81,6 +85,7 @@ export function lose(world: World, caller: Caller): void {
   if (keyOfPlace(world, place)?.deleted === 0) {
     breaks(world, "true losses", `${caller.label} is told of a loss, but ${place.key} lives`);
   }
+  forgetDowngrade(world, caller);
   endDelay(world, caller);
   gone(world, caller, undefined);
 }

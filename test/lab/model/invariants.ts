@@ -1,6 +1,15 @@
 import { keyOfPlace, queueAt } from "./etcd.js";
 import { isOurs } from "./sweeping.js";
-import { placeOf, sessionOf, type Broken, type Caller, type Key, type World } from "./world.js";
+import {
+  excludesReaders,
+  isShared,
+  placeOf,
+  sessionOf,
+  type Broken,
+  type Caller,
+  type Key,
+  type World,
+} from "./world.js";
 
 /** Promises that hold at every moment. */
 export function brokenNow(world: World): Broken | undefined {
@@ -30,16 +39,22 @@ function falseClaim(world: World, caller: Caller): string | undefined {
     return excused ? undefined : `${who}, but ${key.key} was deleted by ${key.deletedBy}`;
   }
   const before = queueAt(world, name).find(
-    (other) => other !== key && other.created <= key.created && other.delays !== key.key,
+    (other) =>
+      other !== key && other.created <= key.created && other.delays !== key.key && excludes(other, caller),
   );
   return before && `${who} with fence ${key.created}, but ${before.key} came before at ${before.created}`;
 }
+
+/** A reader, and a writer that has become one, holds beside others of that kind. */
+const excludes = (key: Key, caller: Caller): boolean => !isShared(caller) || excludesReaders(key);
 
 /** After a crash of a holder with a delay, the name is free when the delay is over. */
 function tooEarly(world: World, caller: Caller): string | undefined {
   const { setup, label } = caller;
   // The claim of a process that is stopped after the end of its lease is another matter.
   if (keyOfPlace(world, placeOf(caller))?.deleted !== 0) return undefined;
+  // Beside a writer that had become a reader.
+  if (isShared(caller) && queueAt(world, setup.name).some(({ downgraded }) => downgraded)) return undefined;
   const crashed = world.sessions.find(
     ({ id, delaying }) => id !== setup.session && delaying.includes(setup.name),
   );
@@ -48,10 +63,11 @@ function tooEarly(world: World, caller: Caller): string | undefined {
 
 /** Two callers claim to hold one name: seen from outside, a stopped process continues to claim. */
 export function claimsOverlap(world: World): boolean {
-  const names = world.callers
-    .filter(({ state }) => state.at === "holding")
-    .map((caller) => caller.setup.name);
-  return new Set(names).size < names.length;
+  const holding = world.callers.filter(({ state }) => state.at === "holding");
+  const names = holding.map((caller) => caller.setup.name);
+  return holding.some(
+    (caller) => !isShared(caller) && names.filter((name) => name === caller.setup.name).length > 1,
+  );
 }
 
 /** Promises about a world at rest: nothing more happens unless a user or an accident acts. */
@@ -78,7 +94,7 @@ function sleeper(world: World, caller: Caller): string | undefined {
   // A key that a session keeps is nobody's turn. Who waits in the process has no place.
   const { revision = Infinity } = caller.place ?? {};
   const before = queueAt(world, caller.setup.name).some(
-    (key) => key.created < revision && !isKept(world, key),
+    (key) => key.created < revision && !isKept(world, key) && (!caller.setup.reads || excludesReaders(key)),
   );
   return before ? undefined : `${who}: nobody is before it`;
 }

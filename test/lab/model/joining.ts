@@ -3,6 +3,7 @@ import { gone, leave } from "./leaving.js";
 import { loseSession } from "./sessions.js";
 import { doubt } from "./sweeping.js";
 import { wait } from "./waiting.js";
+import type { CallerSetup } from "./scenarios.js";
 import {
   keeps,
   keyName,
@@ -29,6 +30,8 @@ export function mayJoin(world: World, caller: Caller): boolean {
   return !siblings(world, caller).some((other) => other.state.at === "joining" && isInLine(other));
 }
 
+const directoryOf = ({ name, reads }: CallerSetup): string => (reads ? `${name}/read` : name);
+
 const isInLine = ({ setup }: Caller): boolean => !setup.tries && !setup.all;
 
 /** `lock()` or `tryLock()`: a new place under the first free number. */
@@ -47,7 +50,7 @@ function freeKey(world: World, caller: Caller): string {
   const used = siblings(world, caller).flatMap(({ place }) => (place ? [place.key] : []));
   const taken = [...used, ...session.doubted];
   for (let n = 1; ; n++) {
-    const key = keyName(caller.setup.name, session.lease, n);
+    const key = keyName(directoryOf(caller.setup), session.lease, n);
     if (!taken.includes(key)) return key;
   }
 }
@@ -56,7 +59,8 @@ function joinTxn(world: World, caller: Caller): Txn {
   const { name, tries, all } = caller.setup;
   const { key, value } = placeOf(caller);
   // The session's own last place is the predecessor then: the other places need not be read.
-  const behindOurs = siblings(world, caller).some(({ place }) => place && place.revision > 0);
+  const behindOurs =
+    !caller.setup.reads && siblings(world, caller).some(({ place }) => place && place.revision > 0);
   const { lease } = sessionOf(world, caller);
   const is = tries || all ? "try" : "join";
   return { is, name, key, value, lease, created: 0, asks: is === "join" && !behindOurs };

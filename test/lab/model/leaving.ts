@@ -1,3 +1,4 @@
+import { forgetDowngrade } from "./downgrading.js";
 import { keyOfPlace } from "./etcd.js";
 import { hold } from "./holding.js";
 import { siblings } from "./joining.js";
@@ -20,6 +21,7 @@ import {
 /** Deletes the place; repeated until etcd has confirmed it. From here on, the caller claims nothing. */
 export function leave(world: World, caller: Caller, { releases }: { readonly releases: boolean }): void {
   const { key, value, revision, unanswered } = placeOf(caller);
+  forgetDowngrade(world, caller);
   // Before the delete: a late put may arrive right after it.
   if (unanswered > 0) doubt(world, caller, key);
   const session = sessionOf(world, caller);

@@ -286,6 +286,48 @@ const RULE_TABLE = {
     scenario: "sticky, impatient writes",
     breaks: "fencing",
   },
+  "waiting-writer-is-a-barrier": {
+    says: "a reader holds beside a writer that has become a reader only if no other writer is between them",
+    without: "any reader behind such a writer holds",
+    where: "lock/queue/lock-mode.ts",
+    scenario: "downgrades, a writer behind",
+    breaks: "single holder",
+  },
+  "downgraded-key-stays": {
+    says: "a writer becomes a reader by a put of its key, which keeps its place in the queue",
+    without: "it deletes its key, and puts one of a reader",
+    where: "lock/queue/txns.ts",
+    scenario: "downgrades, a writer behind",
+    breaks: "single holder",
+  },
+  "guarded-downgrade": {
+    says: "that put names the create revision of the place",
+    without: "it puts the key in any case",
+    where: "lock/queue/txns.ts",
+    scenario: "downgrades, late requests",
+    breaks: "no ghost",
+  },
+  "downgrades-are-watched": {
+    says: "a reader behind a writer watches the puts of its key, too",
+    without: "it watches for its end only",
+    where: "lock/queue/turn-watches.ts",
+    scenario: "downgrades",
+    breaks: "no lost wake-up",
+  },
+  "downgrade-is-read": {
+    says: "after such a put, a read shows whether the reader holds",
+    without: "the put is enough",
+    where: "lock/queue/predecessor-wait.ts",
+    scenario: "downgrades, deletions",
+    breaks: "single holder",
+  },
+  "own-readers-are-let-in": {
+    says: "the readers of its session that wait for the writer read who is before them when it has become a reader",
+    without: "they wait for its end",
+    where: "lock/queue/queue.ts",
+    scenario: "downgrades, siblings",
+    breaks: "no lost wake-up",
+  },
 } satisfies Record<string, Rule>;
 
 export type RuleName = keyof typeof RULE_TABLE;

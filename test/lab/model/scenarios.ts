@@ -38,6 +38,10 @@ export interface CallerSetup {
   readonly impatient?: boolean;
   /** Its key may stay with the session after a release. */
   readonly sticky?: boolean;
+  /** `readLock()`. */
+  readonly reads?: boolean;
+  /** `writeLock()`, and while it holds it may become a reader. */
+  readonly downgrades?: boolean;
 }
 
 export interface SessionSetup {
@@ -108,6 +112,10 @@ const writes = { writes: true };
 const sticky = { sticky: true };
 const STICKY = caller(0, sticky);
 const STICKY_TWICE = caller(0, { ...sticky, ...twice });
+const reads = { reads: true };
+const downgrades = { downgrades: true };
+const DOWNGRADES = caller(0, downgrades);
+const READS = caller(1, reads);
 const A_TWICE = caller(0, twice);
 const B_TWICE = caller(1, twice);
 
@@ -204,6 +212,32 @@ export const SCENARIOS = {
   "sticky, late requests": scenario([STICKY_TWICE, B], { lateRequests: 1 }),
   "sticky, repeats": scenario([STICKY_TWICE, B], { repeats: 1 }),
   "sticky, delays": scenario([STICKY, B], { sessions: [DELAYED, LEADING], revokes: 1 }),
+  readers: scenario([caller(0, reads), B, caller(2, reads)]),
+  downgrades: scenario([DOWNGRADES, READS], { aborts: 1, lostAnswers: 1 }),
+  "downgrades, twice": scenario([caller(0, { ...downgrades, ...twice }), caller(1, { ...reads, ...twice })]),
+  "downgrades, two writers": scenario([DOWNGRADES, caller(1, downgrades)], { lostAnswers: 1, aborts: 1 }),
+  "downgrades, a writer behind": scenario([DOWNGRADES, B, caller(2, reads)]),
+  "downgrades, siblings": scenario([DOWNGRADES, caller(0, reads), B]),
+  "downgrades, a writing sibling": scenario([DOWNGRADES, A, READS]),
+  "downgrades, tries": scenario([DOWNGRADES, caller(1, { ...reads, ...tries, ...twice })], {
+    lostAnswers: 1,
+  }),
+  "downgrades, late requests": scenario([DOWNGRADES, READS], { lateRequests: 1 }),
+  "downgrades, repeats": scenario([DOWNGRADES, READS], { repeats: 1 }),
+  "downgrades, deletions": scenario([DOWNGRADES, READS], { deletions: 1, longHolds: true }),
+  "downgrades, purges": scenario([DOWNGRADES, READS], { purges: 1, longHolds: true }),
+  "downgrades, losses": scenario([DOWNGRADES, READS, B], { losses: 1 }),
+  "downgrades, pauses": scenario([DOWNGRADES, READS], { pauses: 1 }),
+  "downgrades, moved streams": scenario([DOWNGRADES, READS], {
+    sessions: [{ member: "leading" }, { member: "lagging" }],
+    lags: true,
+    moves: 1,
+  }),
+  "downgrades, delays": scenario([DOWNGRADES, READS], { sessions: [DELAYED, DELAYED_OTHERWISE], losses: 1 }),
+  "downgrades, delays, a writer behind": scenario([DOWNGRADES, B], {
+    sessions: [DELAYED, LEADING],
+    losses: 1,
+  }),
 } satisfies Record<string, Scenario>;
 
 export type ScenarioName = keyof typeof SCENARIOS;

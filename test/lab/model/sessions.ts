@@ -1,3 +1,4 @@
+import { forgetDowngrade } from "./downgrading.js";
 import { deleteKeys, keyOfPlace } from "./etcd.js";
 import { demandMoved } from "./keeping.js";
 import { seenBy } from "./reading.js";
@@ -19,6 +20,7 @@ export function loseSession(world: World, session: Session): void {
   for (const caller of callersOf(world, session)) {
     const waits = caller.state.at === "waiting" || caller.state.at === "local";
     if (waits && !keeps(world, "waiters-hear-of-the-session")) continue;
+    forgetDowngrade(world, caller);
     caller.state = { at: "done" };
     caller.place = undefined;
   }
@@ -131,5 +133,6 @@ function goOnFromNow(world: World, session: Session, caller: Caller): void {
     caller.state = {
       ...{ ...state, ownWatch, predecessorWatch: move(state.predecessorWatch) },
       beforeWatch: move(state.beforeWatch),
+      ...(state.putsWatch && { putsWatch: move(state.putsWatch) }),
     };
 }

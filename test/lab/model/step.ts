@@ -4,7 +4,7 @@ import type { Caller, World } from "./world.js";
 export type Does =
   | keyof Accidents
   /** A caller. */
-  | ("ask" | "answered" | "release" | "keep" | "take again" | "give back" | "write arrives")
+  | ("ask" | "answered" | "release" | "downgrade" | "keep" | "take again" | "give back" | "write arrives")
   /** The client of a caller that waits or holds. */
   | (
       | "watch held key"
@@ -13,6 +13,7 @@ export type Does =
       | "deletion heard"
       | "join heard"
       | "read answered"
+      | "put heard"
       | "places read"
     )
   /** etcd. */

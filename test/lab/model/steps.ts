@@ -15,8 +15,18 @@ import { leave, leaveAnswered } from "./leaving.js";
 import { seenBy } from "./reading.js";
 import { sessionSteps } from "./sessions.js";
 import { accident, may, will, type Step } from "./step.js";
-import { beforeDeleted, ownDeleted, placeGone, predecessorDeleted, turnRead, watching } from "./waiting.js";
+import { downgradeAnswered, downgradeSteps } from "./downgrading.js";
 import {
+  beforeDeleted,
+  ownDeleted,
+  placeGone,
+  predecessorDeleted,
+  predecessorPut,
+  turnRead,
+  watching,
+} from "./waiting.js";
+import {
+  isShared,
   keeps,
   placeOf,
   sessionOf,
@@ -84,7 +94,7 @@ function audited(world: World, caller: Caller): Step[] {
 }
 
 function waiterSteps(world: World, caller: Caller, turn: Turn): Step[] {
-  const { predecessorWatch, ownWatch, beforeWatch, read } = turn;
+  const { predecessorWatch, ownWatch, beforeWatch, putsWatch, read } = turn;
   const answer = read?.answer;
   return [
     ...watchSteps(world, caller, predecessorWatch, {
@@ -114,8 +124,30 @@ function waiterSteps(world: World, caller: Caller, turn: Turn): Step[] {
         beforeDeleted(w, c, c.state, at);
       },
     }),
+    ...putSteps(world, caller, turn, putsWatch),
     ...(answer ? [will(caller, "read answered", (w, c) => turnRead(w, c, turn, answer))] : []),
   ];
+}
+
+/** The watch for puts reports the only one of its key that a writer makes while a reader waits. */
+function putSteps(world: World, caller: Caller, turn: Turn, watch: Watch | undefined): Step[] {
+  if (!watch) return [];
+  if (watch.createdAt === 0)
+    return watchSteps(world, caller, watch, {
+      created: (w, c, putsWatch) => watching(w, c, { ...turn, putsWatch }),
+      deleted: () => undefined,
+    });
+  const seen = seenBy(world, sessionOf(world, caller));
+  const at = world.keys
+    .filter(({ key, created }) => key === watch.key && created === turn.predecessor?.revision)
+    .map(({ downgraded = 0 }) => downgraded)
+    .find((revision) => revision > watch.position && revision <= seen);
+  if (at === undefined) return [];
+  const put = (w: World, c: Caller): void => {
+    tell(w, `${c.label} hears that ${watch.key} was put at revision ${at}`);
+    predecessorPut(w, c, { ...turn, putsWatch: { ...watch, position: at } }, at);
+  };
+  return [{ ...will(caller, "put heard", put), on: watch.key }];
 }
 
 function holderSteps(world: World, caller: Caller, state: Holding): Step[] {
@@ -130,13 +162,16 @@ function holderSteps(world: World, caller: Caller, state: Holding): Step[] {
   });
   if (answer && !state.demand)
     steps.push(will(caller, "read answered", (w, c) => heldKeyRead(w, c, state, answer)));
+  if (state.call?.answer)
+    steps.push(will(caller, "answered", (w, c) => downgradeAnswered(w, c, state, state.call!.answer!)));
   steps.push(...demandSteps(world, caller, state), ...keepSteps(world, caller, state));
+  steps.push(...downgradeSteps(world, caller, state));
   if (!ownWatch && !state.demand && world.scenario.longHolds && keeps(world, "own-key-is-watched"))
     steps.push(will(caller, "watch held key", (w, c) => watchHeldKey(w, c, state)));
   // A caller that writes waits for the answer before it releases.
   if (caller.writing > 0 && !caller.setup.impatient) return steps;
   steps.push(may(caller, "release", (w, c) => leave(w, c, { releases: true })));
-  if (!caller.setup.writes || caller.writing > 0) return steps;
+  if (!caller.setup.writes || caller.writing > 0 || isShared(caller)) return steps;
   return [...steps, ...accident(world, "writes", (w) => decideToWrite(w, w.callers[caller.id]!), caller.id)];
 }
 

@@ -5,6 +5,7 @@ import { endDelay, gone } from "./leaving.js";
 import { readAgain } from "./reading.js";
 import {
   breaks,
+  isReaders,
   watchOn,
   keeps,
   neededWatches,
@@ -53,7 +54,11 @@ export function wait(world: World, caller: Caller, predecessor: Predecessor | un
 function localPredecessor(world: World, caller: Caller): Caller | undefined {
   const byCall = !keeps(world, "local-order-is-etcds");
   const order = (other: Caller): number => (byCall ? other.id : (other.place?.revision ?? 0));
+  // A reader of its session that waits for the same is not followed here: each reads for itself.
+  const follows = ({ place }: Caller): boolean =>
+    !caller.setup.reads || !place || !(isReaders(place.key) || place.downgraded);
   return siblings(world, caller)
+    .filter(follows)
     .filter((other) => (byCall ? other.place : order(other) > 0) && order(other) < order(caller))
     .sort((a, b) => order(b) - order(a))[0];
 }
@@ -91,6 +96,8 @@ function followAs(world: World, caller: Caller, turn: Turn, { predecessor, decid
     predecessorWatch: far ? undefined : watchOn(predecessor.key, both ? key : undefined),
     ownWatch: turn.ownWatch ?? (ruled && !both && !far ? watchOn(key) : undefined),
     beforeWatch: watchBefore(world, turn, predecessor.before),
+    ...(predecessor.mayDowngrade &&
+      keeps(world, "downgrades-are-watched") && { putsWatch: watchOn(predecessor.key) }),
     verified: false,
     deleted: false,
     holdsSince: 0,
@@ -207,6 +214,13 @@ export function predecessorDeleted(world: World, caller: Caller, turn: Turn, del
   caller.state = heard;
   // A read under way may show that it held. Otherwise the read follows when the watches exist.
   if (watches(heard) && !turn.read) look(world, caller, heard);
+}
+
+/** The writer before this reader has become a reader, or its key was put for some other reason. */
+export function predecessorPut(world: World, caller: Caller, turn: Turn, putAt: number): void {
+  caller.state = turn;
+  if (!keeps(world, "downgrade-is-read")) return hold(world, caller, putAt);
+  look(world, caller, { ...turn, atLeast: Math.max(turn.atLeast, putAt) });
 }
 
 /** No place can come between the two any more: after the holder, the predecessor holds. Otherwise a read shows who does. */

@@ -13,6 +13,8 @@ export interface Key {
   /** The revision that deleted it, or 0 while it exists. */
   readonly deleted: number;
   readonly deletedBy: "nobody" | "its owner" | "its lease" | "hand";
+  /** The revision of the put that has made its writer a reader. */
+  readonly downgraded?: number;
   /** It is the delay key of the place with this key, on the delay lease of its session. */
   readonly delays?: string;
 }
@@ -27,16 +29,18 @@ export interface Place {
   readonly unanswered: number;
   /** How often the lock was taken with this key. */
   readonly turn: number;
+  /** Its writer becomes a reader: others may read beside it. */
+  readonly downgraded?: true;
 }
 
 /** A transaction as it is sent. */
 export interface Txn {
-  readonly is: "join" | "try" | "leave";
+  readonly is: "join" | "try" | "leave" | "downgrade";
   readonly name: string;
   readonly key: string;
   readonly value: number;
   readonly lease: number;
-  /** Leaving: delete only what was created at this revision; 0 = only what has the caller's value. */
+  /** Leaving, or becoming a reader: only what was created at this revision; 0 = only what has the caller's value. */
   readonly created: number;
   /** Joining: which place is before this one? Leaving: which one is first after it? */
   readonly asks: boolean;
@@ -71,8 +75,10 @@ export interface Predecessor {
   readonly holder: boolean;
   /** More than three places are before the caller's. */
   readonly isFar: boolean;
+  /** It is a writer before a reader: it may become a reader. */
+  readonly mayDowngrade?: boolean;
   /** The place before it, if one is known. */
-  readonly before: Omit<Predecessor, "before" | "isFar"> | undefined;
+  readonly before: Omit<Predecessor, "before" | "isFar" | "mayDowngrade"> | undefined;
 }
 
 /** A call in progress: sent, then executed (the answer exists), then answered. */
@@ -107,6 +113,8 @@ export interface Turn {
   readonly ownWatch: Watch | undefined;
   /** On the place before the predecessor, which was created at `of`. */
   readonly beforeWatch: (Watch & { readonly of: number }) | undefined;
+  /** For the puts of a predecessor that may become a reader. */
+  readonly putsWatch?: Watch | undefined;
   /** The watches that are needed exist, and a read after that has found the predecessor alive. */
   readonly verified: boolean;
   /** The watch has reported the predecessor's deletion. */
@@ -120,9 +128,14 @@ export interface Turn {
 }
 
 /** Far from the turn, only the place before the predecessor is watched. Otherwise that watch only saves a read. */
-export function neededWatches({ predecessorWatch, ownWatch, beforeWatch }: Turn): readonly Watch[] {
+export function neededWatches({
+  predecessorWatch,
+  ownWatch,
+  beforeWatch,
+  putsWatch,
+}: Turn): readonly Watch[] {
   if (!predecessorWatch && beforeWatch) return [beforeWatch];
-  return [predecessorWatch, ownWatch].filter((watch) => watch !== undefined);
+  return [predecessorWatch, ownWatch, putsWatch].filter((watch) => watch !== undefined);
 }
 
 /** etcd has created all watches that are needed. */
@@ -137,6 +150,8 @@ export interface Holding {
   /** Verifies that the key existed when the watch began. */
   readonly read: Read | undefined;
   readonly demand: Demand | undefined;
+  /** A writer becomes a reader. */
+  readonly call?: Call;
 }
 
 /** What a session knows of those that join behind a key that may stay with it. */
@@ -262,6 +277,16 @@ export const letterOf = (index: number): string => String.fromCharCode(65 + inde
 /** Go's layout: the lease under the name, and `-n` for further places of one session. */
 export const keyName = (name: string, lease: number, n: number): string =>
   `${name}/${letterOf(lease)}${n > 1 ? `-${n}` : ""}`;
+
+/** Readers have a folder of their own. */
+export const isReaders = (key: string): boolean => key.includes("/read/");
+
+/** Others may hold beside it. */
+export const isShared = ({ place }: Caller): boolean =>
+  place !== undefined && (isReaders(place.key) || place.downgraded === true);
+
+/** The key excludes readers. */
+export const excludesReaders = ({ key, downgraded }: Key): boolean => !isReaders(key) && !downgraded;
 
 export const placeOf = (caller: Caller): Place => caller.place!;
 

@@ -269,7 +269,7 @@ describe("a put of a downgrade", () => {
 });
 
 describe("a downgraded hold", () => {
-  test("costs one request, also with readers that wait, and a second call costs none", async () => {
+  test("costs one request, a second call none, and a tryReadLock beside it two", async () => {
     const name = "cost";
     const [a, b] = locksOf(name);
     const writer = await a.writeLock();

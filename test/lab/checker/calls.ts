@@ -30,6 +30,8 @@ export interface Hold {
   readonly turn: number;
   /** Other shared holds may exist at the same time. */
   readonly shared: boolean;
+  /** When it was told to become a reader: from then on, it claims to share the lock. */
+  readonly downgrading: bigint | undefined;
   readonly invoked: bigint;
   readonly granted: bigint;
   readonly heldWhenGranted: boolean;
@@ -66,6 +68,7 @@ export function callsOf({ onHolds }: Steps): Calls {
     else if (step.k === "end") call?.hold?.ends.push(step);
     else if (step.k === "invoke") {
       if (step.f === "release" && call?.hold !== undefined) call.hold.releasing ??= step.t;
+      if (step.f === "downgrade" && call?.hold !== undefined) call.hold.downgrading ??= step.t;
       if (!isAcquire(step)) continue;
       const added = newCall(step);
       calls.push(added);
@@ -98,7 +101,7 @@ function granted(
 ): Growing<Hold> {
   return {
     ...{ p, id, lock, token, create: token, turn, shared, invoked, granted: t },
-    heldWhenGranted: held === true,
+    ...{ heldWhenGranted: held === true, downgrading: undefined },
     ...{ claims: [], ends: [], releasing: undefined, released: undefined },
   };
 }

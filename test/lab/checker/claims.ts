@@ -1,9 +1,9 @@
-import { claimedTime, exclude, stretchesOf, type Hold } from "./calls.js";
+import { claimedTime, stretchesOf, type Hold } from "./calls.js";
 import type { Early } from "./early.js";
 import { moment, ms, nameOf, type Facts, type Finding, type Rule } from "./facts.js";
 import { excuseFor } from "./loss.js";
 import { PairMap } from "./pair-map.js";
-import { byStart, earlier, type Span } from "./spans.js";
+import { byStart, earlier, FOREVER, type Span } from "./spans.js";
 
 export interface Overlap extends Span {
   readonly first: Hold;
@@ -70,22 +70,40 @@ const byAge = ({ first, second }: Overlap) =>
 const pairOf = ({ first, second }: Overlap) =>
   [first, second].map(({ p, id, token }) => `${p}#${id}@${token}`).join();
 
+/** What a hold claims in a stretch. */
+interface Claimed {
+  readonly hold: Hold;
+  readonly span: Span;
+}
+
+/** A writer that becomes a reader shares the lock from its call on. Whether others may hold by then, etcd's record of its put tells: I2. */
+function partsOf({ hold, span }: Claimed): (Claimed & { readonly shared: boolean })[] {
+  const { shared, downgrading = FOREVER } = hold;
+  if (shared || span.to <= downgrading) return [{ hold, span, shared }];
+  if (span.from >= downgrading) return [{ hold, span, shared: true }];
+  return [
+    { hold, span: { ...span, to: downgrading }, shared },
+    { hold, span: { ...span, from: downgrading }, shared: true },
+  ];
+}
+
 /** Per lock, each stretch together with the earlier one that reaches furthest among those that exclude it. */
-function overlapsOf(stretches: { readonly hold: Hold; readonly span: Span }[]): Overlap[] {
-  const furthest = new PairMap<string, boolean, (typeof stretches)[number]>();
+function overlapsOf(stretches: readonly Claimed[]): Overlap[] {
+  const furthest = new PairMap<string, boolean, Claimed>();
   const found: Overlap[] = [];
-  for (const next of stretches.sort((a, b) => byStart(a.span, b.span))) {
+  for (const next of stretches.flatMap(partsOf).sort((a, b) => byStart(a.span, b.span))) {
     const { hold, span } = next;
     for (const shared of [false, true]) {
       const before = furthest.get(hold.lock, shared);
-      if (before === undefined || before.hold === hold || !exclude(before.hold, hold)) continue;
+      if (before === undefined || before.hold === hold || (shared && next.shared)) continue;
       if (before.span.to > span.from)
         found.push({
           ...{ first: before.hold, second: hold },
           ...{ from: span.from, to: earlier(before.span.to, span.to) },
         });
     }
-    const { lock, shared } = hold;
+    const { shared } = next;
+    const { lock } = hold;
     if (span.to > (furthest.get(lock, shared)?.span.to ?? -1n)) furthest.set(lock, shared, next);
   }
   return found;

@@ -52,10 +52,11 @@ export function followedInDelay(facts: Facts, lateMs: number): readonly string[]
     const apartMs = wereApart(facts, hold.p) ? SLOW_MS : 0;
     const isEarly = gapMs + lateMs + apartMs < releaseDelayMs && !revokedBoth(facts, place, freed);
     const early = isEarly ? [`${nameOf(hold)} was followed after ${gapMs} ms`] : [];
+    const isShared = hold.shared || place.downgraded !== undefined;
     const isNext = (other: Hold): boolean => other.lock === hold.lock && other.create > hold.create;
     const until = freed.tSeen - BigInt(Math.round(lateMs * 1e6));
     const next = holds.filter(
-      (other) => isNext(other) && !(other.shared && hold.shared) && other.granted < until,
+      (other) => isNext(other) && !(other.shared && isShared) && other.granted < until,
     );
     return [...early, ...next.map((other) => `${nameOf(other)} was granted in the delay of ${nameOf(hold)}`)];
   });

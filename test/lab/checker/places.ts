@@ -18,6 +18,8 @@ export interface Place extends Slot {
   readonly seen: bigint;
   /** When its key was first put again. This is how a waiter for a permit announces its grant. */
   readonly announcedSeen: bigint | undefined;
+  /** The revision at which a writer's key was put again: it is a reader from then on. */
+  readonly downgraded: bigint | undefined;
   /** The older places at its creation left too little of its own number: its client puts its key again when it is granted. */
   readonly announces: boolean;
   readonly deleted: bigint | undefined;
@@ -129,8 +131,9 @@ function put(
   event: ServerEvent,
 ): void {
   const place = living.get(event.key);
-  if (place?.create === event.create) place.announcedSeen ??= event.tSeen;
-  else begin(byLock, living, event);
+  if (place?.create !== event.create) return begin(byLock, living, event);
+  place.announcedSeen ??= event.tSeen;
+  if (isWriter(place)) place.downgraded ??= event.rev;
 }
 
 function begin(
@@ -143,7 +146,7 @@ function begin(
   const said = saidIn(event.value);
   const place = {
     ...{ lock, key, lease, create, ...said, seen: tSeen },
-    ...{ announcedSeen: undefined, announces: false },
+    ...{ announcedSeen: undefined, announces: false, downgraded: undefined },
     ...{
       deleted: undefined,
       deletedSeen: undefined,
@@ -181,29 +184,32 @@ function findTurns(lock: string, places: readonly GrowingPlace[]): void {
   }
 }
 
-/** The turn comes with its creation, or with the end of one of the places that were before it then. */
+/** The turn comes with its creation, or when one of the places that were before it then has ended, or has become a reader. */
 function findTurn(place: GrowingPlace, older: readonly GrowingPlace[]): void {
-  const ended = older.filter(({ freed }) => freed !== undefined).sort(byEnd);
-  const moments = ended.map(({ freed = FOREVER, freedSeen }) => ({ rev: freed, seen: freedSeen }));
+  const moments = older
+    .flatMap(({ freed, freedSeen, downgraded, announcedSeen }) => [
+      { rev: freed, seen: freedSeen },
+      { rev: downgraded, seen: announcedSeen },
+    ])
+    .filter((moment): moment is { rev: bigint; seen: bigint | undefined } => moment.rev !== undefined)
+    .sort((a, b) => order(a.rev, b.rev));
   for (const { rev, seen } of [{ rev: place.create, seen: place.seen }, ...moments]) {
     if ((place.deleted ?? FOREVER) <= rev) return;
     const below = older.filter(({ freed = FOREVER }) => freed > rev);
-    if (!mayHold(place, below)) continue;
+    if (!mayHold(place, below, rev)) continue;
     place.headSince = rev;
     place.headSeen = seen ?? place.seen;
     return;
   }
 }
 
-const byEnd = (a: Place, b: Place) => order(a.freed ?? FOREVER, b.freed ?? FOREVER);
-
 /**
- * `below`: the older places that are alive, oldest first. A reader waits for all of them that are not readers; a permit
+ * `below`: the older places that are alive at `rev`, oldest first. A reader waits for all of them that are not readers by then; a permit
  * waits by the limit of the oldest one, which holds alone if it has no limit, and by the weights of all before it; all other modes
  * wait for every older place.
  */
-export function mayHold(place: Place, below: readonly Place[]): boolean {
-  if (isReader(place)) return below.every(isReader);
+function mayHold(place: Place, below: readonly Place[], rev: bigint): boolean {
+  if (isReader(place)) return below.every((other) => isReader(other) || (other.downgraded ?? FOREVER) <= rev);
   if (place.permits === undefined) return below.length === 0;
   const [oldest = place] = below;
   return below.length === 0 || weightOf([...below, place]) <= (oldest.permits ?? 1);
@@ -213,6 +219,7 @@ export const weightOf = (places: readonly Pick<Place, "weight">[]): number =>
   places.reduce((sum, { weight }) => sum + weight, 0);
 
 const isReader = ({ key, lock }: Place) => key.startsWith(`${lock}/read/`);
+const isWriter = ({ key, lock }: Place) => key.startsWith(`${lock}/write/`);
 
 interface Said {
   readonly owner?: unknown;

@@ -2,7 +2,8 @@
 // kernel shares; order on the server is by revision, never by time.
 
 export type Operation =
-  "acquire" | "tryAcquire" | "release" | "write" | "read" | "proclaim" | "observe" | "open" | "close";
+  | ("acquire" | "tryAcquire" | "release" | "downgrade")
+  | ("write" | "read" | "proclaim" | "observe" | "open" | "close");
 
 interface At {
   readonly t: bigint;

@@ -24,6 +24,8 @@ export class Lane {
   readonly #of: LockKind;
   readonly #log: HoldLog;
   readonly #writes: Writes;
+  /** Writers that have become readers. */
+  readonly #readers = new WeakSet<Grip>();
 
   constructor(
     context: Context,
@@ -214,12 +216,26 @@ export class Lane {
   /** A few guarded increments or proclamations, each on a claim made right before it. */
   async #use(grip: Grip, ops: readonly Op[]): Promise<void> {
     const random = this.#random;
+    if (grip.downgrade && random.chance(0.2)) await this.#downgrade(grip, ops);
     if (random.chance(this.#context.camp)) return this.#camp(grip, ops);
     for (let left = random.between(0, 3); left > 0; left--) {
       if (grip.enter && random.chance(0.5)) await this.#enter(grip, ops);
       if (!this.#log.claim(grip, ops) && random.chance(0.5)) return;
       if (!(await this.#act(grip, ops, left))) return;
+      if (grip.downgrade && random.chance(0.3)) await this.#downgrade(grip, ops);
       await this.#context.time.delay(random.between(0, 15));
+    }
+  }
+
+  /** A writer whose writes have ended becomes a reader. */
+  async #downgrade(grip: Grip, ops: readonly Op[]): Promise<void> {
+    this.#readers.add(grip);
+    this.#log.note("invoke", "downgrade", ops);
+    try {
+      await grip.downgrade?.();
+      this.#log.note("ok", "downgrade", ops);
+    } catch (error) {
+      this.#log.note("fail", "downgrade", ops, failureOf(error));
     }
   }
 
@@ -261,7 +277,11 @@ export class Lane {
     if (this.#random.chance(0.04)) await this.#sit(grip, ops);
     this.#log.claim(grip, ops);
     // Also after a claim that was false: the guard alone must refuse the write.
-    return grip.shared || this.#writes.write(grip.places[n] as Gripped, op, { seq: before.seq + 1, nth });
+    return (
+      grip.shared ||
+      this.#readers.has(grip) ||
+      this.#writes.write(grip.places[n] as Gripped, op, { seq: before.seq + 1, nth })
+    );
   }
 
   async #proclaim(leadership: Leadership, op: Op): Promise<boolean> {

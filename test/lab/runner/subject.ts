@@ -12,6 +12,7 @@ import type {
   WaitOptions,
   WebLock,
   WebLockOptions,
+  WriteLock,
 } from "../../../src/index.js";
 import type { load } from "./leasehold.js";
 import type { Random } from "./random.js";
@@ -53,6 +54,8 @@ export interface Grip {
   /** Other shared holds may exist at the same time: it writes nothing. */
   readonly shared: boolean;
   readonly leadership?: Leadership;
+  /** A writer that becomes a reader: from the call on, it writes nothing. */
+  readonly downgrade?: () => Promise<void>;
   /** Calls for the name again, in the async context that holds it. Only while its signal has not aborted. */
   readonly enter?: (work: (again: Pick<Hold, "held">) => void) => Promise<void>;
 }
@@ -327,7 +330,8 @@ function single(hold: Hold | undefined): Grip | undefined {
   const { name, key, revision } = hold;
   const { fence, turn } = hold as Partial<Lock>;
   const place = { name, key, token: fence ?? revision, guard: hold, ...(turn !== undefined && { turn }) };
-  return { hold, places: [place], shared: fence === undefined };
+  const downgrade = "downgrade" in hold && { downgrade: () => (hold as WriteLock).downgrade() };
+  return { hold, places: [place], shared: fence === undefined, ...downgrade };
 }
 
 /** Some pass a key that others wait for on in their process. */

@@ -50,6 +50,59 @@ export const OTHERS: readonly Mutant[] = [
     hunt: readers(["link-reset"]),
   },
   {
+    name: "reader-before-the-downgrade",
+    wrong: "lets a reader hold beside a writer that has not become a reader",
+    patches: [
+      {
+        file: "lock/queue/lock-mode.js",
+        from: "isWriters(path, key.toString()) && parseEntryValue(value).downgraded === true",
+        to: "isWriters(path, key.toString()) && parseEntryValue(value).id !== undefined",
+      },
+    ],
+    hunt: readers(["link-reset"]),
+  },
+  {
+    name: "reader-passes-behind-a-downgrade",
+    wrong: "lets a reader behind a writer that has become a reader pass the writers between them",
+    patches: [
+      {
+        file: "lock/queue/lock-mode.js",
+        from: "        ...nearest(entry).map((range) => ({ ...range, maxCreateRevision: entry.revision - 1n })),",
+        to: '        ...nearest(entry).map((range) => ({ ...range, order: "oldest first", maxCreateRevision: entry.revision - 1n })),',
+      },
+    ],
+    hunt: readers(["link-reset"]),
+  },
+  {
+    name: "downgrade-unwatched",
+    wrong: "lets a reader watch only for the end of the writer before it, and not for its becoming a reader",
+    patches: [
+      {
+        file: "lock/queue/turn-watches.js",
+        from: "if (mayDowngrade)",
+        to: "if (mayDowngrade && false)",
+      },
+    ],
+    hunt: readers(["link-reset"]),
+  },
+  {
+    name: "downgrade-by-a-new-key",
+    wrong: "makes a writer a reader by the deletion of its key and the put of another one",
+    patches: [
+      {
+        file: "lock/queue/queue.js",
+        from: "        let answer = await send(false);",
+        to: `        await lease.services.client.txn(leaveTxn(entry, []), policy);
+        await lease.services.client.txn({ queues: [entry.path], compare: [], failure: [], success: [
+                { kind: "put", key: entry.key, value: entry.downgradedValue, leaseId: lease.leaseId }] }, policy);
+        entry.downgrades();
+        return true;
+        let answer = await send(false);`,
+      },
+    ],
+    hunt: readers(["link-reset"]),
+  },
+  {
     name: "one-permit-too-many",
     wrong: "grants a permit to one place more than there are permits",
     patches: [

@@ -110,6 +110,11 @@ export const MUTANT_HUNTS: Readonly<Record<string, Ground>> = {
   "reader-ignores-writers": at({ of: "rwlock", names: 2, ...OFTEN }),
   "reader-looks-on-one-side": at({ of: "rwlock", names: 2, ...OFTEN }),
   "writer-ignores-readers": at({ of: "rwlock", names: 2, ...OFTEN }),
+  "reader-before-the-downgrade": at({ of: "rwlock", names: 2, ...OFTEN }),
+  "reader-passes-behind-a-downgrade": at({ of: "rwlock", names: 2, ...OFTEN }),
+  // A writer claims for several TTLs after it has become a reader.
+  "downgrade-unwatched": at({ of: "rwlock", names: 1, ttlSeconds: 2, camp: 1, faults: [], lanes: 2 }),
+  "downgrade-by-a-new-key": at({ of: "rwlock", names: 2, ...OFTEN }),
   "one-permit-too-many": at({ of: "semaphore", names: 2, ...OFTEN }),
   "heavy-waiter-overtaken": at({ of: "weighted", names: 2, ...OFTEN }),
   "own-number-rules": at({ of: "semaphore", names: 2, ...OFTEN }),

@@ -157,6 +157,19 @@ export class Story {
     return this.released(at + 2, p, id);
   }
 
+  /** A writer calls for a downgrade, whose put is revision `rev`. */
+  downgrade(
+    at: number,
+    p: string,
+    id: number,
+    rev: number,
+    { lock = LOCK, key = `${lock}/${p}` }: Where = {},
+  ): this {
+    const of = { f: "downgrade", p, id, lock } as const;
+    this.tell({ k: "invoke", t: ns(at), ...of }).put(at + 1, rev, key, { owner: `${p}/own` });
+    return this.tell({ k: "ok", t: ns(at + 2), ...of });
+  }
+
   askRelease(at: number, p: string, id: number): this {
     return this.tell({ k: "invoke", f: "release", t: ns(at), p, id, lock: LOCK });
   }

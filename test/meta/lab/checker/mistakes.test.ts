@@ -101,6 +101,19 @@ it.each<readonly [Label, string, Story]>([
   ["I1", "a holder is told only after the next one holds", lost(20)],
   ["I1", "a reader claims beside a writer", good.readersAndWriter().claim(18, "w1", 1, 10)],
   [
+    ...(["I1", "a reader holds before the writer was told to become one"] as const),
+    good
+      .downgraded()
+      .ask(7, "w5", 1, 15, reader("w5"))
+      .grant(8, "w5", 1, 15, reader("w5"))
+      .claim(9, "w5", 1, 15)
+      .claim(9, "w1", 1, 10),
+  ],
+  [
+    ...(["I2", "a reader reads at a revision before that of the put that made the writer one"] as const),
+    good.downgraded(15).read(13, "w2", 1, 14),
+  ],
+  [
     ...(["I2", "an older place outlives the hold"] as const),
     new Story().ask(0, "w1", 1, 10).ask(1, "w2", 1, 11).grant(5, "w2", 1, 11).del(7, 12, "lock/a/w2"),
   ],
@@ -413,4 +426,10 @@ describe("I19", () => {
     expect(followed((story) => ran(story, 5035))).not.toEqual([]);
     expect(followed((story) => ran(story, 5025).killed("w1", 5026))).not.toEqual([]);
   });
+});
+
+it("nothing is broken when a reader holds beside a writer that has become one, and the next writer waits for both", () => {
+  const { violations } = judge(good.downgraded().leftovers(50, "idle").leftovers(60, "end").run());
+
+  expect(violations).toEqual({});
 });

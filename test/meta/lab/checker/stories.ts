@@ -23,6 +23,25 @@ export const readersAndWriter = () =>
     .grant(22, "w4", 1, 13, reader("w4"))
     .release(30, "w4", 1, 17, reader("w4"));
 
+/** A writer becomes a reader; one reader holds with it, and one waits for the writer between them. */
+export const downgraded = (downgradeRev = 14) =>
+  new Story()
+    .ask(0, "w1", 1, 10, writer("w1"))
+    .grant(1, "w1", 1, 10, writer("w1"))
+    .ask(2, "w2", 1, 11, reader("w2"))
+    .ask(3, "w3", 1, 12, writer("w3"))
+    .ask(4, "w4", 1, 13, reader("w4"))
+    .downgrade(10, "w1", 1, downgradeRev, writer("w1"))
+    .grant(12, "w2", 1, 11, reader("w2"))
+    .claim(15, "w1", 1, 10)
+    .claim(15, "w2", 1, 11)
+    .release(16, "w1", 1, 16, writer("w1"))
+    .release(18, "w2", 1, 17, reader("w2"))
+    .grant(21, "w3", 1, 12, writer("w3"))
+    .release(30, "w3", 1, 18, writer("w3"))
+    .grant(33, "w4", 1, 13, reader("w4"))
+    .release(40, "w4", 1, 19, reader("w4"));
+
 export const permits = (count: number) => ({ permits: count, shared: true });
 
 /** Two hold; the third waits for one of them. */

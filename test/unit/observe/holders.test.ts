@@ -72,7 +72,8 @@ const item: fc.Arbitrary<Item> = fc.oneof(
   fc.record({ key: fc.constantFrom(...FOREIGN), value: fc.constantFrom(...VALUES) }),
 );
 
-function queueOf(items: readonly Item[]) {
+/** `downgraded`: the oldest entry is a writer that has become a reader. No other one can be. */
+function queueOf(items: readonly Item[], downgraded = false) {
   const ours: (QueueEntry & { readonly revision: bigint })[] = [];
   const kvs = items.map((each, n) => {
     const createRevision = BigInt(n + 10);
@@ -85,7 +86,9 @@ function queueOf(items: readonly Item[]) {
       });
     const entry = new QueueEntry({ lease, name: NAME, n: n + 1, mode: each.mode }).confirmed(createRevision);
     ours.push(entry);
-    const { key, value } = entry;
+    const isDowngraded = downgraded && n === 0 && each.mode === writer;
+    const { key } = entry;
+    const value = isDowngraded ? entry.downgradedValue : entry.value;
     return keyValue({ key, value, createRevision, modRevision: createRevision, leaseId: lease.leaseId });
   });
   return { ours, kvs };
@@ -101,8 +104,8 @@ const split = (kvs: readonly KeyValue[]) => {
 describe("who holds", () => {
   test("is what the lock mode of each entry says of itself, among any other keys", () => {
     fc.assert(
-      fc.property(fc.array(item, { maxLength: 9 }), (items) => {
-        const { ours, kvs } = queueOf(items);
+      fc.property(fc.array(item, { maxLength: 9 }), fc.boolean(), (items, downgraded) => {
+        const { ours, kvs } = queueOf(items, downgraded);
         const { holders } = split(kvs);
 
         for (const entry of ours)
@@ -111,6 +114,16 @@ describe("who holds", () => {
       }),
       { numRuns: 500 },
     );
+  });
+
+  test("is a writer that has become a reader with the readers behind it, up to the next other entry", () => {
+    const modes = [writer, reader, reader, writer, reader].map((mode) => ({ mode }));
+
+    expect(split(queueOf(modes, true).kvs)).toEqual({
+      holders: ["jobs/write/77", "jobs/read/77-2", "jobs/read/77-3"],
+      waiters: ["jobs/write/77-4", "jobs/read/77-5"],
+    });
+    expect(split(queueOf(modes).kvs).holders).toEqual(["jobs/write/77"]);
   });
 
   test("does not depend on the order in which the keys are read", () => {

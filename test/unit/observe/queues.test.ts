@@ -99,12 +99,14 @@ function truth({ keys }: World) {
 interface Said {
   readonly permits?: number;
   readonly weighted?: { readonly permits: number; readonly weight: number };
+  readonly downgraded?: true;
 }
 const ours = (said: Said = {}) =>
   JSON.stringify({ owner: "me", since: "2026-01-01T00:00:00Z", id: "x", ...said });
 const weights = (permits: number, weight: number): Said => ({ weighted: { permits, weight } });
 const SAID: readonly Said[] = [
-  ...[{}, {}, { permits: 1 }, { permits: 2 }, { permits: 3 }],
+  ...[{}, {}, {}, { permits: 1 }, { permits: 2 }, { permits: 3 }],
+  ...([{ downgraded: true }, { downgraded: true }, { permits: 2, downgraded: true }] as const),
   ...[weights(1, 1), weights(3, 1), weights(3, 2), weights(5, 4)],
 ];
 

@@ -167,6 +167,35 @@ describe("leasehold show", () => {
     expect(cells(listed.stdout)[1]?.slice(0, 3)).toEqual([name, "mutex", "(sticky) the holder"]);
   });
 
+  test("and ls say what each entry takes of a weighted semaphore, and who of them holds", async () => {
+    const name = "show/weights";
+    const semaphore = new Semaphore(two.holder, name, 10, { weighted: true });
+    const holds = [await semaphore.acquire({ weight: 3 }), await semaphore.acquire({ weight: 6 })];
+    const waiting = semaphore.acquire({ weight: 2 });
+    await two.queued(name, 3);
+
+    const [shown, json, listed] = await Promise.all([
+      run("show", name),
+      run("show", name, "--json"),
+      run("ls", name, "--json"),
+    ]);
+
+    const [title, columns, ...rows] = cells(shown.stdout);
+    expect(title).toEqual([name, "semaphore", "2 holding, 1 waiting"]);
+    expect(columns?.slice(0, 3)).toEqual(["STATE", "OWNER", "WEIGHT"]);
+    expect(rows.map(([state, , weight]) => [state, weight])).toEqual([
+      ["holding", "3 of 10"],
+      ["holding", "6 of 10"],
+      ["waiting", "2 of 10"],
+    ]);
+    expect(objects(json.stdout)).toMatchObject([{ waiters: [{ weighted: { permits: 10, weight: 2 } }] }]);
+    expect(objects(listed.stdout)).toMatchObject([
+      { total: { waiters: 1 }, holder: { weighted: { weight: 3 } } },
+    ]);
+    await Promise.all(holds.map((hold) => hold.release()));
+    await (await waiting).release();
+  });
+
   test("has the entries of all clients in the order of the queue, with the lease as etcdctl prints it", async () => {
     const name = "show/all";
     const { member } = two.etcd;

@@ -1,7 +1,16 @@
 // lockPage() on a server, with a real etcd: what it shows, what it lets through, what it changes.
 import http, { type Server } from "node:http";
 import { afterAll, afterEach, beforeAll, describe, expect, onTestFinished, test } from "vitest";
-import { connect, inspect, LockLostError, Mutex, once, Session, type Cluster } from "../../../src/index.js";
+import {
+  connect,
+  inspect,
+  LockLostError,
+  Mutex,
+  once,
+  Semaphore,
+  Session,
+  type Cluster,
+} from "../../../src/index.js";
 import { lockPage, type LockPage, type LockPageOptions } from "../../../src/tools/ui/lock-page.js";
 import { startEtcd, type EtcdCluster } from "../../support/etcd/etcd.js";
 import { ask, Listener } from "../../support/ui/client.js";
@@ -169,6 +178,25 @@ describe("the events", () => {
     const reasons = (data["waiters"] as { reason: string | null }[]).map(({ reason }) => reason);
     expect([hostile.startsWith(reasons[0]!), ...reasons.slice(1)]).toEqual([true, null, null]);
     expect(Buffer.byteLength(reasons[0]!)).toBeLessThanOrEqual(256);
+  });
+
+  test("of a queue have what each entry takes of a weighted semaphore, and null of any other", async () => {
+    const semaphore = new Semaphore(cluster, "weights/a", 10, { weighted: true });
+    const hold = await semaphore.acquire({ weight: 7 });
+    const waiting = semaphore.acquire({ weight: 4 });
+    const lock = await new Mutex(cluster, "weights/b").lock();
+    const url = await serve({ prefix: "weights/" });
+
+    const events = listenTo(`${url}/events?queue=weights%2Fa`);
+    const { data } = await events.until(({ data }) => (data["waiters"] as Row[]).length === 1);
+    const others = listenTo(`${url}/events?queue=weights%2Fb`);
+    const other = await others.until(({ data }) => (data["holders"] as Row[]).length === 1);
+
+    expect(data["holders"]).toMatchObject([{ weighted: { weight: 7, permits: 10 } }]);
+    expect(data["waiters"]).toMatchObject([{ weighted: { weight: 4, permits: 10 } }]);
+    expect(other.data["holders"]).toMatchObject([{ weighted: null }]);
+    await Promise.all([hold.release(), lock.release()]);
+    await (await waiting).release();
   });
 
   test("show a holder that has died as that while its releaseDelayMs runs, and for how long", async () => {

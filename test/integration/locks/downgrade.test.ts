@@ -1,5 +1,6 @@
 // A writer that becomes a reader without letting go. What the clients believe is compared with etcd's record: a put of a writer's key that is
 // not its first one makes it a reader.
+import { setTimeout as delay } from "node:timers/promises";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { connect, forceRelease, inspect, list, lockAll, Mutex, RwLock, Session } from "../../../src/index.js";
 import { observe } from "../../support/clients/observer.js";
@@ -15,6 +16,8 @@ const { deleteKey, putKey, revoke, queued, until } = etcdOf(two);
 const keysOf = async (name: string) => (await two.places(name)).map(({ key }) => key);
 
 const TXN = "/etcdserverpb.KV/Txn";
+/** Longer than the times in `REREADS_AT_MS`, and a fraction of that until the next read. */
+const REREADS_MS = 300;
 /** It writes a key again: a join reads its own key if it finds it, and a downgrade compares that it is there. */
 const downgrades = (name: string) => (request: Buffer) =>
   request.includes(`${name}/write/`) && request.includes('"downgraded":true');
@@ -40,6 +43,8 @@ describe("with the writer that downgrades,", () => {
     const writer = await a.writeLock({ reason: "import" });
     const waiting = [a.readLock(), b.readLock(), a.readLock(), b.readLock(), a.readLock()];
     await queued(name, 6);
+    // Until then, a waiter reads now and then whether it has missed an event.
+    await delay(REREADS_MS);
 
     await writer.downgrade();
     const readers = await Promise.all(waiting);
@@ -420,10 +425,9 @@ describe("a downgraded hold", () => {
     await until(() => writer.wanted);
     await writer.downgrade();
     const reader = await reading;
+    await until(() => !writer.wanted);
     const told: bigint[] = [];
     writer.onWanted(({ revision }) => told.push(revision));
-
-    await until(() => !writer.wanted);
     const other = await b.readLock();
     expect(await inspect(two.cluster, name)).toMatchObject({
       kind: "rwlock",

@@ -207,6 +207,24 @@ describe("the queues of a board", () => {
     );
   });
 
+  test("let the readers in that are behind a writer when its key shows that it has become a reader", () => {
+    const world = new World();
+    const keys = ["a/write/1", "a/read/2", "a/write/3", "a/read/4"];
+    for (const [n, key] of keys.entries()) {
+      world.put(key, ours(), BigInt(n + 1));
+      world.commit(n);
+    }
+    world.put("a/write/1", ours(undefined, true), 1n);
+    world.commit(9);
+
+    expect(world.queues.live.get("a")?.holders.map(({ key }) => key)).toEqual(["a/write/1", "a/read/2"]);
+    expect(shown(world)).toEqual(truth(world));
+    world.delete("a/write/1");
+    world.delete("a/read/2");
+    world.commit(10);
+    expect(shown(world)).toEqual(truth(world));
+  });
+
   /** A change of each of these keys: all in one read, or each in a revision of its own. */
   const costOf = (keys: readonly string[], inOneRead: boolean) => {
     const world = new World();

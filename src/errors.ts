@@ -45,6 +45,11 @@ export type LeaseholdErrorCode =
   | "FINGERPRINT_MISMATCH"
   | "RESULT_NOT_KEPT"
   | "RUN_FAILED"
+  | "LATCH_BROKEN"
+  | "BARRIER_BROKEN"
+  | "BARRIER_FULL"
+  | "COUNT_MISMATCH"
+  | "WAIT_TIMEOUT"
   | "ETCD_UNAVAILABLE"
   | "ETCD_REFUSED"
   | "PACKAGE_MISSING";
@@ -537,6 +542,115 @@ export class RunFailedError extends LeaseholdError {
   }
 }
 
+const byText = (owner: string | undefined): string => (owner === undefined ? "" : ` (${printable(owner)})`);
+
+const latchText = {
+  crashed: (owner: string | undefined): string =>
+    `a counter${byText(owner)} has ended without counting. Count in its place, or wait with onCrash: "continue"`,
+  reset: (): string => "it was reset, or its ttlMs has passed",
+  unreadable: (): string => "the value of its key is none of leasehold's",
+};
+
+/** The latch will not open as it was meant to: a counter has died, or somebody has reset the latch. */
+export class LatchBrokenError extends LeaseholdError {
+  readonly code = "LATCH_BROKEN";
+
+  constructor(
+    readonly latchName: string,
+    /** "crashed": the session of an enlisted counter ended before it counted. "reset": this round of the latch is over. */
+    readonly why: "crashed" | "reset" | "unreadable",
+    /** The owner of the session of the counter that crashed, if it is known. */
+    readonly owner?: string,
+  ) {
+    super(`Latch "${latchName}" is broken: ${latchText[why](owner)}`);
+  }
+
+  override get name() {
+    return "LatchBrokenError" as const;
+  }
+}
+
+/** The session of a member ended before it left, or that of the holder before it released the barrier. */
+export class BarrierBrokenError extends LeaseholdError {
+  readonly code = "BARRIER_BROKEN";
+
+  // eslint-disable-next-line max-params -- public: its parameters must not change
+  constructor(
+    readonly barrierName: string,
+    /** What the others did when they were told. */
+    readonly phase: "enter" | "leave" | "hold",
+    /** The owners of the sessions that ended; undefined for a client that leaves no such text, such as Go's. */
+    readonly owners: readonly (string | undefined)[],
+    hint = "",
+  ) {
+    const who =
+      phase === "hold" ? "its holder" : owners.length === 1 ? "a member" : `${owners.length} members`;
+    const known = owners.filter((owner) => owner !== undefined).map((owner) => printable(owner));
+    const names = known.length === 0 ? "" : ` (${known.join(", ")})`;
+    super(`Barrier "${barrierName}" is broken: ${who}${names} ended before the ${LEFT[phase]}${hint}`);
+  }
+
+  override get name() {
+    return "BarrierBrokenError" as const;
+  }
+}
+
+const LEFT = { enter: "barrier opened", leave: "end of the round", hold: "release" } as const;
+
+/** The barrier has all its members: they wait for it to open, or are inside. The caller has left it. */
+export class BarrierFullError extends LeaseholdError {
+  readonly code = "BARRIER_FULL";
+
+  constructor(
+    readonly barrierName: string,
+    readonly members: number,
+  ) {
+    super(`Barrier "${barrierName}" has its ${members} members: enter again when they have left`);
+  }
+
+  override get name() {
+    return "BarrierFullError" as const;
+  }
+}
+
+/** Others use the latch or the barrier of this name with another number. */
+export class CountMismatchError extends LeaseholdError {
+  readonly code = "COUNT_MISMATCH";
+
+  constructor(
+    /** The name of the latch or the barrier. */
+    readonly lockName: string,
+    readonly count: number,
+    /** The number of the others. */
+    readonly found: number,
+  ) {
+    super(`Cannot use "${lockName}" with a count of ${count}: others use it with ${found}`);
+  }
+
+  override get name() {
+    return "CountMismatchError" as const;
+  }
+}
+
+/** `timeoutMs` passed before a latch opened, a barrier was released, or all members had entered or left. */
+export class WaitTimeoutError extends LeaseholdError {
+  readonly code = "WAIT_TIMEOUT";
+
+  constructor(
+    /** The name of the latch or the barrier. */
+    readonly lockName: string,
+    readonly timeoutMs: number,
+    /** What is missing, as far as etcd has said. */
+    missing: string,
+  ) {
+    super(`"${lockName}" did not open within ${timeoutMs} ms: ${missing}`);
+  }
+
+  override get name() {
+    return "WaitTimeoutError" as const;
+  }
+}
+
 /** The call would wait for something that ends only after the call: its own async context, or its own candidate. */
 export class DeadlockError extends LeaseholdError {
   readonly code = "DEADLOCK";
@@ -589,7 +703,12 @@ export type AnyLeaseholdError =
   | OnceRunningError
   | FingerprintMismatchError
   | ResultNotKeptError
-  | RunFailedError;
+  | RunFailedError
+  | LatchBrokenError
+  | BarrierBrokenError
+  | BarrierFullError
+  | CountMismatchError
+  | WaitTimeoutError;
 
 const kindText: Record<FoundKind, string> = {
   mutex: "a Mutex",
@@ -671,14 +790,20 @@ const STATUS: Readonly<Record<LeaseholdErrorCode, 409 | 412 | 422 | 429 | 500 | 
   FINGERPRINT_MISMATCH: 422,
   RESULT_NOT_KEPT: 500,
   RUN_FAILED: 500,
+  LATCH_BROKEN: 503,
+  BARRIER_BROKEN: 503,
+  BARRIER_FULL: 429,
+  COUNT_MISMATCH: 500,
+  WAIT_TIMEOUT: 429,
   DEADLOCK: 500,
   KIND_MISMATCH: 500,
   PACKAGE_MISSING: 500,
 };
 
 /**
- * The HTTP status of a request that failed with `error`: 429 for LOCK_TIMEOUT and QUEUE_FULL; 503, with which a client may retry, for etcd that
- * does not answer or refuses, and for a lost or closed session or lock; 412 for STALE_FENCE; 409 for ONCE_RUNNING; 422 for
+ * The HTTP status of a request that failed with `error`: 429 for LOCK_TIMEOUT, QUEUE_FULL, WAIT_TIMEOUT and BARRIER_FULL; 503, with which a
+ * client may retry, for etcd that does not answer or refuses, for a lost or closed session or lock, and for a broken latch or barrier; 412
+ * for STALE_FENCE; 409 for ONCE_RUNNING; 422 for
  * FINGERPRINT_MISMATCH; 500 for any other error of
  * leasehold. undefined for an error that leasehold did not create, such as the reason of an aborted signal. A `tryLock` that
  * returns undefined has no error: answer with 409 or 429.

@@ -34,6 +34,15 @@ export {
   members,
   type Membership,
 } from "./recipes/members/members.js";
+export {
+  CountDownLatch,
+  type CountOptions,
+  type LatchCounter,
+  type LatchOptions,
+  type LatchWaitOptions,
+} from "./recipes/rendezvous/latch.js";
+export { Barrier, type HoldBarrierOptions } from "./recipes/rendezvous/barrier.js";
+export { DoubleBarrier, type DoubleBarrierOptions } from "./recipes/rendezvous/double-barrier.js";
 
 // Asking etcd
 export { forceRelease } from "./observe/inspect.js";
@@ -102,6 +111,11 @@ export {
   OnceRunningError,
   ResultNotKeptError,
   RunFailedError,
+  LatchBrokenError,
+  BarrierBrokenError,
+  BarrierFullError,
+  CountMismatchError,
+  WaitTimeoutError,
   ShardCountError,
   ShardMovedError,
   StaleFenceError,

@@ -3,7 +3,7 @@
  * etcd. A `name` is the one that users see, and a `path` the same with the prefix of the cluster.
  */
 
-/** Every key of a request begins with the path of a name, or, for the marks of `once`, with `MARKS` and a path. */
+/** Every key of a request begins with the path of a name, or with `MARKS`, `LATCHES` or `BARRIERS` and a path. */
 export const pathOf = (
   { options }: { readonly options: { readonly prefix: string } },
   name: string,
@@ -11,6 +11,10 @@ export const pathOf = (
 
 /** The marks of `once`: no name begins with a slash, so no queue of a cluster contains them. */
 export const MARKS = "/leasehold/once/";
+/** The same for the counts of latches. */
+export const LATCHES = "/leasehold/latch/";
+/** The same for what barriers add to the keys that they share with Go's client. */
+export const BARRIERS = "/leasehold/barrier/";
 
 /** Every key in a queue has this prefix. */
 export const prefixOf = (path: string): string => `${path}/`;

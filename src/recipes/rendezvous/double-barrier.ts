@@ -1,0 +1,585 @@
+// A double barrier: members enter together, and leave together. In the keys of Go's client, and one more for each member of ours:
+//
+//   key                               lease            there:
+//   NAME/waiters/ID                   of the session   a member, from its call of enter to that of leave
+//   NAME/ready                        none             the barrier is open: the last to enter puts it, the last to leave deletes it
+//   /leasehold/barrier/NAME//ID       for 30 days      beside the first one; without it, the session of the member has ended
+//
+// The members of a round are the first ones, by their create revisions. `ready` names them, so a member that came too late doesn't take the
+// round of the others for its own. It is put only while all of them are there, in one transaction with that condition. A `ready`
+// that is older than every member is left from a round whose members have all died.
+import { BarrierBrokenError, BarrierFullError, CountMismatchError } from "../../errors.js";
+import type { Compare, KeyValue, Txn, TxnAnswer } from "../../etcd/port.js";
+import {
+  checkFunction,
+  checkInteger,
+  checkName,
+  checkWait,
+  type CheckedWait,
+} from "../../base/options/check.js";
+import { inOwnContext } from "../../base/util/own-context.js";
+import { settleWithin } from "../../base/util/settle.js";
+import { BARRIERS, pathOf, prefixEnd } from "../../keys.js";
+import { type LeaseSource, leaseSourceOf, type SessionSource } from "../../lock/session/cluster.js";
+import type { Dependent, Lease } from "../../lock/session/lease.js";
+import type { WaitOptions } from "../../lock/session/session-options.js";
+import {
+  checkOnCrash,
+  fieldsOf,
+  ownerIn,
+  REJECT_OR_CONTINUE,
+  type SeenKey,
+  seenKey,
+  timedOut,
+  untilKeys,
+  type WaitEnds,
+  withLongLease,
+} from "./await-keys.js";
+
+/** etcd takes 128 conditions in a transaction. */
+const MAX_MEMBERS = 100;
+const RECORDS = { ms: 30 * 86_400_000, atLeast: true };
+/** Other clients may have put more: those that matter are the oldest. */
+const MAX_READ = 1000;
+
+/** Options of `enter` and `leave`. */
+export interface DoubleBarrierOptions extends WaitOptions {
+  /**
+   * What follows when the session of another member ends before all have entered, or before it has left: "reject", with a
+   * BarrierBrokenError that names it; "continue": `enter` waits for another member in its place, and `leave` counts it as left.
+   * @default "reject"
+   */
+  readonly onCrash?: "reject" | "continue" | undefined;
+}
+
+/** The keys of one barrier. */
+class BarrierKeys {
+  readonly queue: string;
+  readonly waiters: { readonly key: string; readonly end: string };
+  readonly ready: string;
+  readonly records: { readonly key: string; readonly end: string };
+
+  constructor({ services }: LeaseSource, name: string) {
+    this.queue = pathOf(services, name);
+    const waiters = `${this.queue}/waiters/`;
+    this.waiters = { key: waiters, end: prefixEnd(waiters) };
+    this.ready = `${this.queue}/ready`;
+    const records = `${BARRIERS}${this.queue}//`;
+    // Where `Barrier` has its mark, if that is the name of one, too.
+    this.records = { key: `${records}m/`, end: `${records}m0` };
+  }
+
+  /** From `ready` to the last member: what else is between them is ignored. */
+  get all(): { readonly key: string; readonly end: string } {
+    return { key: this.ready, end: this.waiters.end };
+  }
+}
+
+interface Waiter extends SeenKey {
+  readonly key: Buffer;
+}
+
+/** The members and the open state, as etcd has them at one revision. */
+interface View {
+  /** The oldest first. */
+  readonly waiters: readonly Waiter[];
+  readonly ready: SeenKey | undefined;
+}
+
+const byAge = (a: SeenKey, b: SeenKey): number => (a.createRevision < b.createRevision ? -1 : 1);
+const latin1 = (key: string): string => Buffer.from(key).toString("latin1");
+const waiterOf = (kv: KeyValue): Waiter => ({ key: kv.key, ...seenKey(kv) });
+
+/** The members at one revision. */
+const waitersIn = (keys: ReadonlyMap<string, SeenKey>, directory: string): readonly Waiter[] =>
+  [...keys]
+    .filter(([key]) => key.startsWith(directory))
+    .map(([key, kv]) => ({ key: Buffer.from(key, "latin1"), ...kv }))
+    .sort(byAge);
+
+/** Who was let in: a member of ours says so; of Go's, it's not known. */
+function admitted(ready: SeenKey): ReadonlySet<bigint> | undefined {
+  const revisions = fieldsOf(ready)?.["members"];
+  if (!Array.isArray(revisions) || revisions.length > MAX_MEMBERS) return undefined;
+  const texts = revisions.filter((each) => typeof each === "string" && /^\d{1,19}$/.test(each)) as string[];
+  return new Set(texts.map(BigInt));
+}
+
+/** How many members the owner of a key waits for; undefined: Go's client doesn't say. */
+function membersIn(kv: SeenKey): number | undefined {
+  const members = fieldsOf(kv)?.["members"];
+  return typeof members === "number" ? members : undefined;
+}
+
+/**
+ * A barrier that a number of members enter together and leave together, in any processes: `enter()` resolves when all have entered, `leave()` when all
+ * have left. Each object is one member. After its `leave()`, it may enter the next round. The keys are those of Go's
+ * `recipe.DoubleBarrier`, so members with either client meet.
+ *
+ * A member whose session ends is told to the others that wait, by a BarrierBrokenError, and waited for no longer. Its keys are below
+ * the name, so a lock of the same name waits for them: give the barrier a name of its own.
+ */
+export class DoubleBarrier {
+  readonly #source: LeaseSource;
+  readonly #keys: BarrierKeys;
+  #round: Round | undefined;
+  #state: "outside" | "entering" | "inside" | "leaving" = "outside";
+
+  /**
+   * @param members how many there are, 1..100: the same for all of them.
+   * @throws {TypeError | RangeError} on bad arguments.
+   */
+  constructor(
+    source: SessionSource,
+    readonly name: string,
+    members: number,
+  ) {
+    this.#source = leaseSourceOf(source);
+    this.#keys = new BarrierKeys(this.#source, checkName(name));
+    if (members === undefined) throw new TypeError("Expected members to be a number, got undefined");
+    this.members = checkInteger("members", members, { min: 1, max: MAX_MEMBERS, fallback: NaN });
+  }
+
+  readonly members: number;
+
+  /**
+   * Enters, and resolves when all members have entered. Costs a request, a read and a watch; for the last one, two requests more. No limit of time by default.
+   *
+   * On abort, or after `timeoutMs`: rejects at once, and leaves in the background; the others wait for another member. If the barrier opened
+   * in that moment, they see a member that has entered, and left at once.
+   * @throws {BarrierBrokenError} if a member died meanwhile: see `onCrash`. This one has left.
+   * @throws {BarrierFullError} if the barrier has all its members. @throws {CountMismatchError} if an earlier one waits for another number.
+   * @throws {WaitTimeoutError} after `timeoutMs`. @throws {EtcdUnavailableError} after `timeoutMs`, if etcd does not answer.
+   * @throws {SessionLostError | SessionClosedError} if the session ends. @throws {EtcdRefusedError} if etcd rejects a request.
+   * @throws {TypeError | RangeError} on bad options, and on a call of a member that is not outside.
+   */
+  async enter(options?: DoubleBarrierOptions): Promise<void> {
+    const { signal, timeoutMs } = checkWait("enter", options, ["onCrash"]);
+    const rejects = checkOnCrash(options?.onCrash, REJECT_OR_CONTINUE) === "reject";
+    this.#go("outside", "entering", "enter");
+    try {
+      const start = this.#source.services.clock.monotonic();
+      const lease = await this.#source.lease({ signal, timeoutMs });
+      lease.assertOpen();
+      signal?.throwIfAborted();
+      const passed = this.#source.services.clock.monotonic() - start;
+      const leftMs = timeoutMs === undefined ? undefined : Math.max(1, timeoutMs - passed);
+      const round = new Round(this.name, this.members, { lease, keys: this.#keys });
+      await round.enter({ signal, timeoutMs: leftMs, saidMs: timeoutMs ?? 0, rejects });
+      this.#round = round;
+      this.#state = "inside";
+    } catch (error) {
+      this.#state = "outside";
+      throw error;
+    }
+  }
+
+  /**
+   * Leaves, and resolves when all members have left. Costs a request and a read, and a watch unless it is the last one. No limit of time by default.
+   *
+   * On abort, or after `timeoutMs`: rejects at once; this member leaves nevertheless. It is outside after each end of the call.
+   * @throws {BarrierBrokenError} if members died without leaving, when all others have left: see `onCrash`.
+   * @throws {WaitTimeoutError} after `timeoutMs`. @throws {EtcdUnavailableError} after `timeoutMs`, if etcd does not answer.
+   * @throws {SessionLostError | SessionClosedError} if the session ends, or has: the others are told. @throws {EtcdRefusedError} if etcd rejects a request.
+   * @throws {TypeError | RangeError} on bad options, and on a call of a member that is not inside.
+   */
+  async leave(options?: DoubleBarrierOptions): Promise<void> {
+    const wait = checkWait("leave", options, ["onCrash"]);
+    const rejects = checkOnCrash(options?.onCrash, REJECT_OR_CONTINUE) === "reject";
+    this.#go("inside", "leaving", "leave");
+    const round = this.#round as Round;
+    try {
+      await round.leave({ ...wait, rejects });
+    } finally {
+      this.#round = undefined;
+      this.#state = "outside";
+    }
+  }
+
+  /**
+   * Enters, does `work`, and leaves: resolves with its value when all have left. If it throws, this member leaves, and the call rejects
+   * with that error, without a wait for the others. `signal` and `timeoutMs` apply to `enter` and `leave`, each by itself.
+   * @throws what `work` threw. @throws as `enter` and `leave`.
+   */
+  async within<T>(work: () => T | PromiseLike<T>, options?: DoubleBarrierOptions): Promise<T> {
+    checkFunction("work", work);
+    await this.enter(options);
+    let value: T;
+    try {
+      value = await work();
+    } catch (error) {
+      const round = this.#round;
+      [this.#round, this.#state] = [undefined, "outside"];
+      await round?.goOut().catch(() => undefined);
+      throw error;
+    }
+    await this.leave(options);
+    return value;
+  }
+
+  #go(from: DoubleBarrier["state"], to: DoubleBarrier["state"], call: string): void {
+    if (this.#state !== from)
+      throw new TypeError(`Cannot ${call} the barrier "${this.name}": this member is ${this.#state}`);
+    this.#state = to;
+  }
+
+  /** Where this member is. */
+  get state(): "outside" | "entering" | "inside" | "leaving" {
+    return this.#state;
+  }
+}
+
+interface EnterWait extends CheckedWait {
+  /** The limit that the caller has given. */
+  readonly saidMs: number;
+  readonly rejects: boolean;
+}
+
+type Entered = "entered" | Error | undefined;
+
+/** One member in one round. */
+class Round {
+  readonly #lease: Lease;
+  readonly #keys: BarrierKeys;
+  readonly #key: string;
+  readonly #record: string;
+  readonly #value: string;
+  /** Its session is in use, though nothing is held. */
+  readonly #user: Dependent = { sessionEnded: () => undefined };
+  /** Create revision of the key; 0n before it is known. */
+  #created = 0n;
+  #putting: Promise<unknown> = Promise.resolve();
+  /** Members that were among the first ones: the end of one of them before the barrier opens is news. */
+  readonly #seen = new Map<bigint, SeenKey>();
+  #view: View = { waiters: [], ready: undefined };
+  /** The members of the round, once it is open. */
+  #members: ReadonlySet<bigint> = new Set();
+
+  constructor(
+    private readonly name: string,
+    private readonly count: number,
+    { lease, keys }: { readonly lease: Lease; readonly keys: BarrierKeys },
+  ) {
+    [this.#lease, this.#keys] = [lease, keys];
+    const id = lease.services.clock.randomId().toString(36);
+    this.#key = `${keys.waiters.key}${id}`;
+    this.#record = `${keys.records.key}${id}`;
+    const since = lease.services.clock.date().toISOString();
+    this.#value = JSON.stringify({ owner: lease.owner, members: count, since, id });
+  }
+
+  async enter({ rejects, saidMs, ...wait }: EnterWait): Promise<void> {
+    const { services } = this.#lease;
+    const what = `enter the barrier "${this.name}"`;
+    this.#lease.waits.add(this.#user);
+    const stop = new AbortController();
+    const entering = this.#enter(what, rejects, stop.signal);
+    try {
+      await settleWithin(entering, wait, services, {
+        onTimeout: () => timedOut(services, { name: this.name, what, timeoutMs: saidMs }, this.#missing()),
+        onGiveUp: () => stop.abort(),
+      });
+    } catch (error) {
+      // Whether it is inside by now or not: nobody of this process is.
+      inOwnContext(() => void this.goOut().catch(() => undefined));
+      throw error;
+    }
+  }
+
+  #missing(): string {
+    const there = Math.min(this.count, this.#view.waiters.filter((kv) => this.#counts(kv)).length);
+    return `${this.count - there} of ${this.count} members are missing`;
+  }
+
+  async #enter(what: string, rejects: boolean, stop: AbortSignal): Promise<void> {
+    const { services, signal } = this.#lease;
+    this.#putting = this.#lease.inFlight.track(this.#put(what));
+    this.#putting.catch(() => undefined);
+    await this.#putting;
+    if (stop.aborted) return;
+    // The state of the very revision in which it came decides whether there was room for it.
+    const first = await this.#judge(rejects, true);
+    if (first instanceof Error) throw first;
+    if (first) return;
+    let latest = this.#view;
+    let judging = false;
+    const judge = async (ends: WaitEnds<void>): Promise<void> => {
+      if (judging) return;
+      judging = true;
+      try {
+        for (let seen: View | undefined; seen !== latest;) {
+          seen = this.#view = latest;
+          const outcome = await this.#judge(rejects, false);
+          if (outcome === "entered") return ends.resolve();
+          if (outcome) return ends.reject(outcome);
+        }
+      } catch (error) {
+        ends.reject(error);
+      } finally {
+        judging = false;
+      }
+    };
+    const ready = latin1(this.#keys.ready);
+    const waiters = latin1(this.#keys.waiters.key);
+    await untilKeys<void>(
+      { services, range: this.#keys.all, name: this.name, what, ends: [signal, stop] },
+      ({ keys }, ends) => {
+        latest = { waiters: waitersIn(keys, waiters), ready: keys.get(ready) };
+        void judge(ends);
+      },
+      { signal: undefined, timeoutMs: undefined },
+      { missing: () => "" },
+    );
+  }
+
+  async #put(what: string): Promise<void> {
+    const { services, leaseId } = this.#lease;
+    const [key, record, value] = [this.#key, this.#record, this.#value];
+    const waiters = { kind: "range", ...this.#keys.waiters, order: "oldest first", limit: MAX_READ } as const;
+    const ready = { kind: "range", key: this.#keys.ready } as const;
+    const policy = { ...this.#lease.policy(what), onLeaseGone: undefined };
+    const limits = { what, signal: this.#lease.signal, renew: () => this.#lease.renewNow() };
+    const { header, succeeded, ranges } = await withLongLease(services, RECORDS, limits, (long) =>
+      services.client.txn(
+        {
+          queues: [this.#keys.queue],
+          compare: [{ kind: "created at", key, revision: 0n }],
+          success: [
+            { kind: "put", key, value, leaseId },
+            { kind: "put", key: record, value, leaseId: long },
+            waiters,
+            ready,
+          ],
+          failure: [waiters, ready, { kind: "range", key }],
+        },
+        policy,
+      ),
+    );
+    const [all, open, own] = ranges.filter((range) => range !== undefined);
+    this.#created = succeeded ? header.revision : (own?.kvs[0]?.createRevision ?? 0n);
+    const [kv] = open?.kvs ?? [];
+    this.#view = { waiters: (all?.kvs ?? []).map(waiterOf), ready: kv && seenKey(kv) };
+  }
+
+  /** Whether it waits for the same number. A Go client doesn't say. */
+  #counts(kv: SeenKey): boolean {
+    return (membersIn(kv) ?? this.count) === this.count;
+  }
+
+  /** `isFirst`: the view is that of its own put, or a later one. */
+  async #judge(rejects: boolean, isFirst: boolean): Promise<Entered> {
+    const own = this.#created;
+    const { waiters, ready } = this.#view;
+    if (ready && this.#isIn(ready)) return this.#entered(ready);
+    const older = waiters.filter(({ createRevision }) => createRevision < own);
+    const isOpen = ready && waiters.some(({ createRevision }) => createRevision < ready.modRevision);
+    const there = waiters.filter((kv) => this.#counts(kv));
+    const isFull =
+      there.length > this.count && !there.slice(0, this.count).some((kv) => kv.createRevision === own);
+    const other = isFirst
+      ? older.map(membersIn).find((members) => members !== undefined && members !== this.count)
+      : undefined;
+    const refusal =
+      other !== undefined
+        ? new CountMismatchError(this.name, this.count, other)
+        : isOpen || (isFirst && isFull)
+          ? new BarrierFullError(this.name, this.count)
+          : undefined;
+    if (refusal) return this.#withdrawn(refusal);
+    if (!waiters.some(({ createRevision }) => createRevision === own)) return this.#keyIsGone();
+    const present = new Set(there.map(({ createRevision }) => createRevision));
+    const missing = [...this.#seen].filter(([revision]) => !present.has(revision));
+    for (const [revision] of missing) this.#seen.delete(revision);
+    const firsts = there.slice(0, this.count);
+    for (const kv of firsts) this.#seen.set(kv.createRevision, kv);
+    if (missing.length > 0 && rejects) {
+      const dead = await this.#deadAmong(missing.map(([, kv]) => kv));
+      if (dead.length > 0) return this.#withdrawn(new BarrierBrokenError(this.name, "enter", dead));
+    }
+    if (firsts.length === this.count && firsts.at(-1)?.createRevision === own)
+      return this.#open(firsts, ready);
+    return undefined;
+  }
+
+  #isIn(ready: SeenKey): boolean {
+    if (ready.modRevision <= this.#created) return false;
+    return admitted(ready)?.has(this.#created) ?? this.#olderThan(this.#created) < this.count;
+  }
+
+  #olderThan(revision: bigint): number {
+    return this.#view.waiters.filter(({ createRevision }) => createRevision < revision).length;
+  }
+
+  #entered(ready: SeenKey): "entered" {
+    const firsts = this.#view.waiters
+      .filter(({ createRevision }) => createRevision < ready.modRevision)
+      .slice(0, this.count)
+      .map(({ createRevision }) => createRevision);
+    this.#members = admitted(ready) ?? new Set([...this.#seen.keys(), ...firsts, this.#created]);
+    return "entered";
+  }
+
+  async #keyIsGone(): Promise<Error> {
+    // Most likely with the lease, of which etcd knows first.
+    await this.#lease.renewNow();
+    return new BarrierBrokenError(this.name, "enter", [this.#lease.owner], ": its key was deleted");
+  }
+
+  /** The owners of those whose sessions have ended: the others have left. A Go member does not leave before it has entered. */
+  async #deadAmong(missing: readonly SeenKey[]): Promise<(string | undefined)[]> {
+    const records = await this.#records();
+    return missing.flatMap((kv) => {
+      if (membersIn(kv) === undefined) return [undefined];
+      return records.has(kv.createRevision) ? [ownerIn(kv)] : [];
+    });
+  }
+
+  /** By the create revisions of the members that they are of. */
+  async #records(): Promise<ReadonlyMap<bigint, SeenKey>> {
+    const { services } = this.#lease;
+    const range = { ...this.#keys.records, order: "newest first", limit: MAX_READ } as const;
+    const policy = this.#lease.policy(`look for the members of the barrier "${this.name}"`);
+    const { kvs } = await services.client.range(range, policy);
+    return new Map(kvs.map((kv) => [kv.createRevision, seenKey(kv)]));
+  }
+
+  /** All members are there: opens the barrier, if they still are. undefined: one of them is not. */
+  async #open(firsts: readonly Waiter[], stale: SeenKey | undefined): Promise<Entered> {
+    const { services } = this.#lease;
+    const revisions = firsts.map(({ createRevision }) => createRevision);
+    const value = JSON.stringify({ members: revisions.map(String) });
+    const key = this.#keys.ready;
+    const txn: Txn = {
+      queues: [this.#keys.queue],
+      compare: [
+        readyIs(key, stale),
+        ...firsts.map((kv) => ({ kind: "created at", key: kv.key, revision: kv.createRevision }) as const),
+      ],
+      success: [{ kind: "put", key, value, leaseId: 0n }],
+      failure: [{ kind: "range", key }],
+    };
+    const { succeeded, ranges } = await services.client.txn(
+      txn,
+      this.#lease.policy(`open the barrier "${this.name}"`),
+    );
+    const [kv] = ranges[0]?.kvs ?? [];
+    if (succeeded) {
+      this.#members = new Set(revisions);
+      return "entered";
+    }
+    // An attempt whose answer was lost.
+    return kv && this.#isIn(seenKey(kv)) ? this.#entered(seenKey(kv)) : undefined;
+  }
+
+  /** Takes it back before the barrier opens; if it has opened meanwhile, this member is inside. */
+  async #withdrawn(error: Error): Promise<Entered> {
+    const { services } = this.#lease;
+    const policy = { ...this.#lease.policy(`leave the barrier "${this.name}"`), untilConfirmed: true };
+    const [key, ready] = [this.#key, this.#keys.ready];
+    for (let { ready: last } = this.#view; ;) {
+      const txn: Txn = {
+        queues: [this.#keys.queue],
+        compare: [readyIs(ready, last), { kind: "created at", key, revision: this.#created }],
+        success: this.#deletions(),
+        failure: [
+          { kind: "range", key: ready },
+          { kind: "range", key },
+        ],
+      };
+      const { succeeded, ranges } = await services.client.txn(txn, policy);
+      const [open, own] = ranges.map((range) => range?.kvs[0]);
+      if (succeeded || !own) return error;
+      last = open && seenKey(open);
+      if (last && this.#isIn(last)) return this.#entered(last);
+    }
+  }
+
+  #deletions(): Txn["success"] {
+    return [this.#key, this.#record].map((key) => ({ kind: "delete", key }));
+  }
+
+  /** Deletes the keys of this member, and the open state with those of the last one. Resolves with the members that are still there. */
+  async goOut(): Promise<readonly SeenKey[]> {
+    await this.#putting.catch(() => undefined);
+    try {
+      const answer = await this.#lease.inFlight.track(this.#goOut());
+      return answer.ranges.at(-1)?.kvs.map(seenKey) ?? [];
+    } finally {
+      this.#lease.waits.delete(this.#user);
+    }
+  }
+
+  #goOut(): Promise<TxnAnswer> {
+    const { client } = this.#lease.services;
+    const policy = { ...this.#lease.policy(`leave the barrier "${this.name}"`), untilConfirmed: true };
+    const { queue, ready, waiters } = this.#keys;
+    const mine = this.#deletions();
+    // Its put was refused, or its answer is lost: no other key has this name.
+    if (this.#created === 0n)
+      return client.txn({ queues: [queue], compare: [], success: mine, failure: [] }, policy);
+    const key = this.#key;
+    const txn: Txn = {
+      queues: [queue],
+      compare: [
+        { kind: "created at", key, revision: this.#created },
+        { kind: "nothing in", key: waiters.key, end: key },
+        { kind: "nothing in", key: `${key}\0`, end: waiters.end },
+      ],
+      success: [...mine, { kind: "delete", key: ready }],
+      failure: [...mine, { kind: "range", ...waiters, order: "oldest first", limit: MAX_READ }],
+    };
+    return client.txn(txn, policy);
+  }
+
+  async leave({ rejects, ...wait }: CheckedWait & { readonly rejects: boolean }): Promise<void> {
+    const { services } = this.#lease;
+    const what = `leave the barrier "${this.name}"`;
+    const stop = new AbortController();
+    let left = this.#members.size - 1;
+    const leaving = this.#leave(what, stop.signal, (others) => (left = others));
+    const records = await settleWithin(leaving, wait, services, {
+      onTimeout: () =>
+        timedOut(
+          services,
+          { name: this.name, what, timeoutMs: wait.timeoutMs ?? 0 },
+          `${left} of ${this.count} members have not left`,
+        ),
+      onGiveUp: () => stop.abort(),
+    });
+    const dead = [...records].filter(([revision]) => this.#members.has(revision));
+    if (rejects && dead.length > 0)
+      throw new BarrierBrokenError(
+        this.name,
+        "leave",
+        dead.map(([, kv]) => ownerIn(kv)),
+      );
+  }
+
+  /** Resolves with the records that are left when all members have gone. */
+  async #leave(
+    what: string,
+    stop: AbortSignal,
+    tell: (others: number) => void,
+  ): Promise<ReadonlyMap<bigint, SeenKey>> {
+    const { services, signal } = this.#lease;
+    const count = (kvs: readonly SeenKey[]): number =>
+      kvs.filter(({ createRevision }) => this.#members.has(createRevision)).length;
+    const others = count(await this.goOut());
+    tell(others);
+    if (others > 0)
+      await untilKeys<void>(
+        { services, range: this.#keys.waiters, name: this.name, what, ends: [signal, stop] },
+        ({ keys }, { resolve }) => {
+          const there = count([...keys.values()]);
+          tell(there);
+          if (there === 0) resolve();
+        },
+        { signal: undefined, timeoutMs: undefined },
+        { missing: () => "" },
+      );
+    return this.#records();
+  }
+}
+
+const readyIs = (key: string, last: SeenKey | undefined): Compare =>
+  last ? { kind: "modified at", key, revision: last.modRevision } : { kind: "created at", key, revision: 0n };

@@ -9,7 +9,7 @@
 // round of the others for its own. It is put only while all of them are there, in one transaction with that condition. A `ready`
 // that is older than every member is left from a round whose members have all died.
 import { BarrierBrokenError, BarrierFullError, CountMismatchError } from "../../errors.js";
-import type { Compare, KeyValue, Txn, TxnAnswer } from "../../etcd/port.js";
+import type { Compare, KeyValue, Txn } from "../../etcd/port.js";
 import {
   checkFunction,
   checkInteger,
@@ -175,7 +175,7 @@ export class DoubleBarrier {
   }
 
   /**
-   * Leaves, and resolves when all members have left. Costs a request and a read, and a watch unless it is the last one. No limit of time by default.
+   * Leaves, and resolves when all members have left. Costs a request and a read; for the last one a request more, and for the others a read and a watch. No limit of time by default.
    *
    * On abort, or after `timeoutMs`: rejects at once; this member leaves nevertheless. It is outside after each end of the call.
    * @throws {BarrierBrokenError} if members died without leaving, when all others have left: see `onCrash`.
@@ -386,7 +386,7 @@ class Round {
           ? new BarrierFullError(this.name, this.count)
           : undefined;
     if (refusal) return this.#withdrawn(refusal);
-    if (!waiters.some(({ createRevision }) => createRevision === own)) return this.#keyIsGone();
+    if (!waiters.some(({ createRevision }) => createRevision === own)) return this.#keyIsGone("enter");
     const present = new Set(there.map(({ createRevision }) => createRevision));
     const missing = [...this.#seen].filter(([revision]) => !present.has(revision));
     for (const [revision] of missing) this.#seen.delete(revision);
@@ -419,10 +419,10 @@ class Round {
     return "entered";
   }
 
-  async #keyIsGone(): Promise<Error> {
+  async #keyIsGone(phase: "enter" | "leave"): Promise<Error> {
     // Most likely with the lease, of which etcd knows first.
     await this.#lease.renewNow();
-    return new BarrierBrokenError(this.name, "enter", [this.#lease.owner], ": its key was deleted");
+    return new BarrierBrokenError(this.name, phase, [this.#lease.owner], ": its key was deleted");
   }
 
   /** The owners of those whose sessions have ended: the others have left. A Go member does not leave before it has entered. */
@@ -498,37 +498,46 @@ class Round {
     return [this.#key, this.#record].map((key) => ({ kind: "delete", key }));
   }
 
-  /** Deletes the keys of this member, and the open state with those of the last one. Resolves with the members that are still there. */
+  /** Deletes the keys of this member, and the open state behind those of the last one. Resolves with the members that are still there. */
   async goOut(): Promise<readonly SeenKey[]> {
     await this.#putting.catch(() => undefined);
     try {
-      const answer = await this.#lease.inFlight.track(this.#goOut());
-      return answer.ranges.at(-1)?.kvs.map(seenKey) ?? [];
+      return await this.#lease.inFlight.track(this.#goOut());
     } finally {
       this.#lease.waits.delete(this.#user);
     }
   }
 
-  #goOut(): Promise<TxnAnswer> {
+  async #goOut(): Promise<readonly SeenKey[]> {
     const { client } = this.#lease.services;
     const policy = { ...this.#lease.policy(`leave the barrier "${this.name}"`), untilConfirmed: true };
-    const { queue, ready, waiters } = this.#keys;
-    const mine = this.#deletions();
-    // Its put was refused, or its answer is lost: no other key has this name.
-    if (this.#created === 0n)
-      return client.txn({ queues: [queue], compare: [], success: mine, failure: [] }, policy);
-    const key = this.#key;
+    const { queue, ready: key, waiters } = this.#keys;
+    const success = this.#deletions();
+    if (this.#created === 0n) {
+      // Its put was refused, or its answer is lost: no other key has this name.
+      await client.txn({ queues: [queue], compare: [], success, failure: [] }, policy);
+      return [];
+    }
+    const after = [
+      { kind: "range", ...waiters, order: "oldest first", limit: MAX_READ },
+      { kind: "range", key },
+    ] as const;
     const txn: Txn = {
       queues: [queue],
-      compare: [
-        { kind: "created at", key, revision: this.#created },
-        { kind: "nothing in", key: waiters.key, end: key },
-        { kind: "nothing in", key: `${key}\0`, end: waiters.end },
-      ],
-      success: [...mine, { kind: "delete", key: ready }],
-      failure: [...mine, { kind: "range", ...waiters, order: "oldest first", limit: MAX_READ }],
+      compare: [{ kind: "created at", key: this.#key, revision: this.#created }],
+      success: [...success, ...after],
+      failure: [...after, { kind: "range", key: this.#record }],
     };
-    return client.txn(txn, policy);
+    const answer = await client.txn(txn, policy);
+    const [others, open, record] = answer.ranges.filter((range) => range !== undefined);
+    // With an earlier attempt, its record would be gone, too.
+    if (record && record.kvs.length > 0) throw await this.#keyIsGone("leave");
+    const [ready] = open?.kvs ?? [];
+    if (ready && others?.kvs.length === 0) {
+      const compare = [readyIs(key, ready), { kind: "nothing in", ...waiters }] as const;
+      await client.txn({ queues: [queue], compare, success: [{ kind: "delete", key }], failure: [] }, policy);
+    }
+    return (others?.kvs ?? []).map(seenKey);
   }
 
   async leave({ rejects, ...wait }: CheckedWait & { readonly rejects: boolean }): Promise<void> {

@@ -1,0 +1,174 @@
+// Latches and barriers on a real etcd whose answers are lost: each request of theirs, in each way.
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { Barrier, type Cluster, connect, CountDownLatch, DoubleBarrier } from "../../../src/index.js";
+import { startEtcd, type EtcdCluster } from "../../support/etcd/etcd.js";
+import { keysUnder } from "../../support/fixtures/rendezvous.js";
+import { type Act, type GrpcProxy, startGrpcProxy } from "../../support/proxies/grpc-proxy.js";
+
+const TXN = "/etcdserverpb.KV/Txn";
+const ACTS = ["drop-answer", "cut-answer", "goaway", "drop-request", "repeat"] as const;
+
+let etcd: EtcdCluster;
+let proxy: GrpcProxy;
+/** Behind the proxy, and with an undisturbed connection. */
+let caller: Cluster;
+let other: Cluster;
+beforeAll(async () => {
+  etcd = await startEtcd();
+  proxy = await startGrpcProxy({ port: etcd.member.clientPort });
+  caller = connect({
+    hosts: proxy.endpoint,
+    requestTimeoutMs: 500,
+    session: { ttlSeconds: 30, owner: "caller" },
+  });
+  other = connect({ hosts: etcd.member.endpoint });
+});
+afterAll(async () => {
+  await Promise.all([caller, other].map((cluster) => cluster.close({ drainMs: 0 })));
+  await proxy.stop();
+  await etcd.stop();
+});
+
+/** Disturbs the next transaction that contains all of these texts. */
+const rule = (act: Act, ...texts: readonly string[]) =>
+  proxy.rule({
+    ...{ path: TXN, act, times: 1 },
+    when: (request) => texts.every((text) => request.includes(text)),
+  });
+const counted = async (name: string) =>
+  (await keysUnder(etcd, `/leasehold/latch/${name}//`)).filter(({ key }) => key.includes("/counted/")).length;
+
+describe.concurrent.for(ACTS)("a request that is disturbed by %s", (act) => {
+  test("counts once, as the first count of a latch, one of it, and the last one", async ({ expect }) => {
+    const name = `count/${act}`;
+    const latch = new CountDownLatch(caller, name, 3);
+    const near = new CountDownLatch(other, name, 3);
+    for (const left of [2, 1, 0]) {
+      const disturbed = rule(act, `/latch/${name}//`, "/counted/");
+      await latch.countDown();
+      expect(disturbed.hits).toBe(1);
+      proxy.remove(disturbed);
+      expect(await near.count()).toBe(left);
+      expect(await counted(name)).toBe(3 - left);
+    }
+    await near.wait();
+  });
+
+  test("counts once for an enlisted counter, which has no other place then", async ({ expect }) => {
+    const name = `enlisted/${act}`;
+    const latch = new CountDownLatch(caller, name, 2);
+    const near = new CountDownLatch(other, name, 2);
+    const enlist = rule(act, `/latch/${name}//`, "/enlisted/");
+    const counter = await latch.enlist();
+    proxy.remove(enlist);
+    const count = rule(act, `/latch/${name}//`, "/counted/", "/alive/");
+    await counter.countDown();
+    proxy.remove(count);
+    expect([enlist.hits, count.hits]).toEqual([1, 1]);
+    expect(await near.count()).toBe(1);
+    const leaving = await latch.enlist();
+    const leave = rule(act, `/latch/${name}//`, "/alive/");
+    await leaving.leave();
+    proxy.remove(leave);
+    expect(leave.hits).toBe(1);
+    const left = (await keysUnder(etcd, `/leasehold/latch/${name}//`)).map(({ key }) =>
+      key.split("/").at(-2),
+    );
+    expect(left.sort()).toEqual(["", "counted"]);
+  });
+
+  test("opens a latch when the transaction that says so is disturbed, and resets it", async ({ expect }) => {
+    const name = `open/${act}`;
+    const latch = new CountDownLatch(caller, name, 2);
+    await latch.countDown();
+    const open = rule(act, `/latch/${name}//latch`, '"isOpen":true');
+    await latch.countDown();
+    expect(open.hits).toBe(1);
+    proxy.remove(open);
+    await new CountDownLatch(other, name, 2).wait();
+    const reset = rule(act, `/latch/${name}//latch`, '"isOpen":false');
+    await latch.reset();
+    expect(reset.hits).toBe(1);
+    proxy.remove(reset);
+    expect(await new CountDownLatch(other, name, 2).count()).toBe(2);
+  });
+
+  test("closes a barrier for the caller that is told so, and opens it", async ({ expect }) => {
+    const name = `barrier/${act}`;
+    const barrier = new Barrier(caller, name);
+    const hold = rule(act, name, '"owner"');
+    expect(await barrier.hold()).toBe(true);
+    proxy.remove(hold);
+    expect(await new Barrier(other, name).hold()).toBe(false);
+    const release = rule(act, name);
+    await barrier.release();
+    proxy.remove(release);
+    expect([hold.hits, release.hits]).toEqual([1, 1]);
+    await new Barrier(other, name).wait();
+    const breaks = rule(act, name, '"owner"');
+    expect(await barrier.hold({ onCrash: "break" })).toBe(true);
+    expect(breaks.hits).toBe(1);
+    proxy.remove(breaks);
+    await barrier.release();
+    expect(await keysUnder(etcd, name)).toEqual([]);
+  });
+
+  test("lets a member in and out once, as the first of a double barrier, and as the last one", async ({ expect }) => {
+    const name = `double/${act}`;
+    const [a, b] = [new DoubleBarrier(caller, name, 2), new DoubleBarrier(other, name, 2)];
+    for (const isFirst of [true, false]) {
+      const enter = rule(act, `${name}/waiters/`, '"owner"');
+      // Only the last one opens it.
+      const open = isFirst ? undefined : rule(act, `${name}/ready`, '"members":[');
+      const first = isFirst ? a.enter() : b.enter();
+      await expect
+        .poll(async () => (await keysUnder(etcd, `${name}/waiters/`)).length, { timeout: 5000 })
+        .toBe(1);
+      await Promise.all([first, isFirst ? b.enter() : a.enter()]);
+      expect([enter.hits, open?.hits ?? 1]).toEqual([1, 1]);
+      for (const each of [enter, open]) if (each) proxy.remove(each);
+      expect(await keysUnder(etcd, `${name}/`)).toHaveLength(3);
+      const leave = rule(act, `${name}/waiters/`);
+      const left = isFirst ? a.leave() : b.leave();
+      await expect
+        .poll(async () => (await keysUnder(etcd, `${name}/waiters/`)).length, { timeout: 5000 })
+        .toBe(1);
+      await Promise.all([left, isFirst ? b.leave() : a.leave()]);
+      expect(leave.hits).toBe(1);
+      proxy.remove(leave);
+      await expect.poll(() => keysUnder(etcd, `${name}/`)).toEqual([]);
+      expect(await keysUnder(etcd, `/leasehold/barrier/${name}//`)).toEqual([]);
+    }
+  });
+});
+
+test("a member that gives up while its put is unanswered leaves no key", async () => {
+  const name = "given-up";
+  const lost = rule("drop-answer", `${name}/waiters/`, '"owner"');
+  const controller = new AbortController();
+  const entering = new DoubleBarrier(caller, name, 2)
+    .enter({ signal: controller.signal })
+    .catch((e: unknown) => e);
+  await lost.answered();
+  controller.abort(new Error("enough"));
+  expect(await entering).toMatchObject({ message: "enough" });
+  proxy.remove(lost);
+  await expect.poll(() => keysUnder(etcd, `${name}/`)).toEqual([]);
+  await expect.poll(() => keysUnder(etcd, `/leasehold/barrier/${name}//`)).toEqual([]);
+});
+
+test("an attempt to count that etcd executes after a reset counts nothing", async () => {
+  const name = "late-count";
+  const latch = new CountDownLatch(caller, name, 2);
+  const near = new CountDownLatch(other, name, 2);
+  const held = rule("hold", `/latch/${name}//`, "/counted/");
+  await latch.countDown();
+  expect(held.hits).toBe(1);
+  await near.reset();
+  held.release();
+  await held.answered();
+  proxy.remove(held);
+  expect(await near.count()).toBe(2);
+  await near.countDown();
+  expect(await near.count()).toBe(1);
+});

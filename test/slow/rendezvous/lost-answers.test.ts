@@ -113,7 +113,9 @@ describe.concurrent.for(ACTS)("a request that is disturbed by %s", (act) => {
     expect(await keysUnder(etcd, name)).toEqual([]);
   });
 
-  test("lets a member in and out once, as the first of a double barrier, and as the last one", async ({ expect }) => {
+  test("lets a member in and out once, as the first of a double barrier, and as the last one", async ({
+    expect,
+  }) => {
     const name = `double/${act}`;
     const [a, b] = [new DoubleBarrier(caller, name, 2), new DoubleBarrier(other, name, 2)];
     for (const isFirst of [true, false]) {

@@ -12,6 +12,7 @@ import {
 import { reasonOf, twoSessions } from "../../support/fixtures/two-sessions.js";
 
 const two = twoSessions(20);
+const PATIENCE = { timeout: 10_000 };
 const barrier = (name: string, members: number) => new DoubleBarrier(two.cluster, name, members);
 const keys = (name: string) => keysUnder(two.etcd, `${name}/`);
 const records = (name: string) => keysUnder(two.etcd, `/leasehold/barrier/${name}//`);
@@ -19,7 +20,7 @@ const waiters = async (name: string) => (await keys(name)).filter(({ key }) => k
 const isPending = (promise: Promise<unknown>) => stillWaits(two.cluster, promise);
 /** Until so many members have come. */
 const came = async (name: string, count: number) =>
-  void (await expect.poll(() => waiters(name)).toHaveLength(count));
+  void (await expect.poll(() => waiters(name), PATIENCE).toHaveLength(count));
 /** The barrier is as if nobody had ever used it. */
 const clean = async (name: string) => expect([...(await keys(name)), ...(await records(name))]).toEqual([]);
 
@@ -81,12 +82,12 @@ describe.concurrent("a double barrier", () => {
       (_, n) => new DoubleBarrier(sessions[n % 5] as Session, "hundred", 100),
     );
     const first = all.slice(0, 99).map((each) => each.enter());
-    await expect.poll(async () => (await waiters("hundred")).length).toBe(99);
+    await expect.poll(async () => (await waiters("hundred")).length, PATIENCE).toBe(99);
     expect(await isPending(Promise.race(first))).toBe(true);
     await all[99]?.enter();
     await Promise.all(first);
     const leaving = all.slice(1).map((each) => each.leave());
-    await expect.poll(async () => (await waiters("hundred")).length).toBe(1);
+    await expect.poll(async () => (await waiters("hundred")).length, PATIENCE).toBe(1);
     expect(await isPending(Promise.race(leaving))).toBe(true);
     await all[0]?.leave();
     await Promise.all(leaving);

@@ -1,0 +1,115 @@
+import type { CallPolicy } from "../../etcd/retry.js";
+import { EtcdUnavailableError, LatchBrokenError } from "../../errors.js";
+import { checkWait } from "../../base/options/check.js";
+import { settleWithin } from "../../base/util/settle.js";
+import type { Dependent, Lease } from "../../lock/session/lease.js";
+import type { WaitOptions } from "../../lock/session/session-options.js";
+import type { Enlisted, LatchStore } from "./latch-store.js";
+
+const COUNT_TIMEOUT_MS = 5000;
+
+/** A counter that those who wait know of before it counts. */
+export interface LatchCounter {
+  readonly latchName: string;
+  /** Aborts when its session ends: those who wait are told that it has crashed. */
+  readonly signal: AbortSignal;
+  /**
+   * Counts, once, however often it is called. `timeoutMs` defaults to 5000. On abort: rejects at once with the signal's reason; it may
+   * have counted.
+   * @throws {SessionLostError | SessionClosedError} if its session had ended: it has not counted.
+   * @throws {LatchBrokenError} if the latch was reset. @throws {EtcdUnavailableError} if etcd does not answer in time: call it again.
+   */
+  countDown(options?: WaitOptions): Promise<void>;
+  /** Leaves without counting, and nobody is told. Resolves when it is gone, or its session is over. Idempotent. */
+  leave(): Promise<void>;
+}
+
+/** A counter on the lease of its session. */
+export class Counter implements LatchCounter {
+  /** Its session is in use, though nothing is held. */
+  readonly #user: Dependent = { sessionEnded: () => undefined };
+  #place: Enlisted | undefined;
+  #counting: Promise<void> | undefined;
+  #leaving: Promise<void> | undefined;
+
+  constructor(
+    private readonly latch: LatchStore,
+    private readonly lease: Lease,
+  ) {
+    lease.waits.add(this.#user);
+  }
+
+  get latchName(): string {
+    return this.latch.name;
+  }
+
+  get signal(): AbortSignal {
+    this.lease.refresh();
+    return this.lease.signal;
+  }
+
+  enlisted(place: Omit<Enlisted, "revision"> & { readonly revision: bigint | undefined }): void {
+    const { revision } = place;
+    if (revision !== undefined) this.#place = { ...place, revision };
+  }
+
+  async countDown(options?: WaitOptions): Promise<void> {
+    const { signal, timeoutMs = COUNT_TIMEOUT_MS } = checkWait("countDown", options);
+    signal?.throwIfAborted();
+    if (this.#leaving) throw new TypeError(`This counter has left the latch "${this.latch.name}"`);
+    const { services } = this.lease;
+    this.#counting ??= this.#count().catch((error: unknown) => {
+      this.#counting = undefined;
+      throw error;
+    });
+    await settleWithin(this.#counting, { signal, timeoutMs }, services, {
+      onTimeout: () =>
+        new EtcdUnavailableError(
+          `count down the latch "${this.latch.name}"`,
+          services.client.hosts.whyUnanswered(timeoutMs),
+        ),
+    });
+  }
+
+  async #count(): Promise<void> {
+    const place = this.#place;
+    // The latch was open when it enlisted.
+    if (place === undefined) return;
+    if (this.lease.over) throw this.lease.signal.reason as Error;
+    const outcome = await this.lease.inFlight.track(this.latch.countFor(this.lease, place));
+    if (outcome === "gone") {
+      // The answer may be known before the end of the session is.
+      await this.lease.renewNow();
+      throw new LatchBrokenError(this.latch.name, "crashed", this.lease.owner);
+    }
+    this.lease.waits.delete(this.#user);
+    if (outcome === "reset") throw new LatchBrokenError(this.latch.name, "reset");
+  }
+
+  leave(): Promise<void> {
+    return (this.#leaving ??= this.#leave()
+      .catch(() => undefined)
+      .finally(() => this.lease.waits.delete(this.#user)));
+  }
+
+  async #leave(): Promise<void> {
+    await this.#counting?.catch(() => undefined);
+    if (this.#counting || !this.#place) return;
+    const { round, id, revision } = this.#place;
+    const key = this.latch.keys.of("alive", round, id);
+    const policy: CallPolicy = {
+      ...this.lease.policy(`leave the latch "${this.latch.name}"`),
+      untilConfirmed: true,
+    };
+    const txn = {
+      queues: [this.latch.keys.queue],
+      compare: [{ kind: "created at", key, revision }],
+      success: [
+        { kind: "delete", key },
+        { kind: "delete", key: this.latch.keys.of("enlisted", round, id) },
+      ],
+      failure: [],
+    } as const;
+    await this.lease.inFlight.track(this.lease.services.client.txn(txn, policy));
+  }
+}

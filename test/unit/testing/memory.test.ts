@@ -7,9 +7,12 @@ import { setImmediate as turn } from "node:timers/promises";
 import { promisify } from "node:util";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import {
+  Barrier,
   catchUp,
   type Cluster,
   connect,
+  CountDownLatch,
+  DoubleBarrier,
   Election,
   fromEnv,
   lead,
@@ -197,6 +200,58 @@ describe.each(["the timers of Node.js", "the fake timers of vitest"])("virtual t
     await leading;
 
     expect(leaders).toContain("first");
+  });
+
+  it("a latch opens with its last count, and tells of a counter whose session has ended", async () => {
+    const etcd = await start({ members: 3 });
+    const [first, second] = [client(etcd), client(etcd)];
+    const latch = new CountDownLatch(first, "loaded", 2);
+    const counter = await new CountDownLatch(second, "loaded", 2).enlist();
+    const waits = [latch.wait(), latch.wait({ onCrash: "continue" })];
+    const told = waits[0]?.catch((error: unknown) => error);
+    await etcd.advance(1000);
+    await etcd.expire(await second.session());
+    await etcd.advance(1000);
+    expect(await told).toMatchObject({ code: "LATCH_BROKEN", why: "crashed" });
+    await latch.countDown();
+    await etcd.kill(await etcd.leader());
+    const last = latch.countDown();
+    await etcd.advance(20_000);
+    await Promise.all([last, waits[1]]);
+    expect(counter.signal.aborted).toBe(true);
+    await etcd.advance(8 * 24 * 3_600_000);
+    expect(await latch.count()).toBe(2);
+  });
+
+  it("members of a double barrier enter and leave together, and are told of one that has died", async () => {
+    const etcd = await start();
+    const members = [1, 2, 3].map(() => new DoubleBarrier(client(etcd), "migration", 3));
+    await Promise.all(members.map((member) => member.enter()));
+    await Promise.all(members.map((member) => member.leave()));
+    expect(await etcd.keys("migration/")).toEqual([]);
+    const dying = client(etcd, { session: { owner: "dying" } });
+    const gone = new DoubleBarrier(dying, "migration", 3).enter().catch((error: unknown) => error);
+    const told = members[0]?.enter().catch((error: unknown) => error);
+    await etcd.advance(1000);
+    await etcd.expire(await dying.session());
+    await etcd.advance(1000);
+    expect(await told).toMatchObject({ code: "BARRIER_BROKEN", owners: ["dying"] });
+    expect(await gone).toMatchObject({ code: "SESSION_LOST" });
+  });
+
+  it("a barrier stops those who come until it is released", async () => {
+    const etcd = await start();
+    const barrier = new Barrier(client(etcd), "maintenance");
+    expect([await barrier.hold(), await new Barrier(client(etcd), "maintenance").hold()]).toEqual([
+      true,
+      false,
+    ]);
+    let passed = false;
+    const waiting = barrier.wait().then(() => (passed = true));
+    await etcd.advance(3_600_000);
+    expect(passed).toBe(false);
+    await barrier.release();
+    await waiting;
   });
 
   it("shards are shared out, and move when a member has settled, and when it leaves", async () => {

@@ -1,6 +1,6 @@
 // Double barriers on a real etcd. What is stored is read from etcd, beside what the members are told.
 import { describe, expect, test } from "vitest";
-import { connect, DoubleBarrier, Mutex, Session } from "../../../src/index.js";
+import { connect, DoubleBarrier, inspect, list, Mutex, Session } from "../../../src/index.js";
 import {
   behindTcpProxy,
   compact,
@@ -203,6 +203,8 @@ describe.concurrent("a double barrier", () => {
     expect(stored[0]).toMatchObject({ key: "layout/ready", leaseId: 0n });
     expect(stored.slice(1).map(({ leaseId }) => leaseId)).toEqual([two.holder.leaseId, two.holder.leaseId]);
     expect(await new Mutex(two.session, "layout").tryLock()).toBeUndefined();
+    expect(await inspect(two.cluster, "layout")).toMatchObject({ kind: "unknown" });
+    expect((await list(two.cluster, "layout")).locks.map(({ name }) => name)).toContain("layout");
     await Promise.all([a.leave(), b.leave()]);
     await (await new Mutex(two.session, "layout").lock()).release();
   });

@@ -1,8 +1,15 @@
 // Latches and barriers on a real etcd whose answers are lost: each request of theirs, in each way.
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { Barrier, type Cluster, connect, CountDownLatch, DoubleBarrier } from "../../../src/index.js";
+import {
+  Barrier,
+  type Cluster,
+  connect,
+  CountDownLatch,
+  DoubleBarrier,
+  Session,
+} from "../../../src/index.js";
 import { startEtcd, type EtcdCluster } from "../../support/etcd/etcd.js";
-import { keysUnder } from "../../support/fixtures/rendezvous.js";
+import { keysUnder, revoke, stillWaits } from "../../support/fixtures/rendezvous.js";
 import { type Act, type GrpcProxy, startGrpcProxy } from "../../support/proxies/grpc-proxy.js";
 
 const TXN = "/etcdserverpb.KV/Txn";
@@ -35,6 +42,14 @@ const rule = (act: Act, ...texts: readonly string[]) =>
     ...{ path: TXN, act, times: 1 },
     when: (request) => texts.every((text) => request.includes(text)),
   });
+/** The same for the second one: the first one reads. */
+function secondRule(act: Act, ...texts: readonly string[]) {
+  let seen = 0;
+  return proxy.rule({
+    ...{ path: TXN, act, times: 1 },
+    when: (request) => texts.every((text) => request.includes(text)) && ++seen === 2,
+  });
+}
 const counted = async (name: string) =>
   (await keysUnder(etcd, `/leasehold/latch/${name}//`)).filter(({ key }) => key.includes("/counted/")).length;
 
@@ -100,7 +115,7 @@ describe.concurrent.for(ACTS)("a request that is disturbed by %s", (act) => {
     expect(await barrier.hold()).toBe(true);
     proxy.remove(hold);
     expect(await new Barrier(other, name).hold()).toBe(false);
-    const release = rule(act, name);
+    const release = secondRule(act, name);
     await barrier.release();
     proxy.remove(release);
     expect([hold.hits, release.hits]).toEqual([1, 1]);
@@ -173,4 +188,44 @@ test("an attempt to count that etcd executes after a reset counts nothing", asyn
   expect(await near.count()).toBe(2);
   await near.countDown();
   expect(await near.count()).toBe(1);
+});
+
+test("an attempt to release a barrier that etcd executes twice does not open a later hold", async () => {
+  const name = "late-release";
+  const barrier = new Barrier(caller, name);
+  const near = new Barrier(other, name);
+  await barrier.hold();
+  const repeated = secondRule("repeat-late", name);
+  await barrier.release();
+  expect(repeated.hits).toBe(1);
+  expect(await near.hold()).toBe(true);
+  repeated.release();
+  await repeated.answered();
+  proxy.remove(repeated);
+  expect(await barrier.hold()).toBe(false);
+  await near.release();
+});
+
+test("a double barrier does not open when a member dies between the read that shows all of them and the opening", async () => {
+  const name = "dies-at-last";
+  const dying = await Session.open(other, { owner: "dies at last" });
+  const gone = new DoubleBarrier(dying, name, 3).enter().catch((error: unknown) => error);
+  const waiters = () => keysUnder(etcd, `${name}/waiters/`);
+  await expect.poll(waiters).toHaveLength(1);
+  const [patient, last] = [new DoubleBarrier(other, name, 3), new DoubleBarrier(caller, name, 3)];
+  const entering = [patient.enter({ onCrash: "continue" })];
+  await expect.poll(waiters).toHaveLength(2);
+  const held = rule("hold", `${name}/ready`, '"members":[');
+  entering.push(last.enter({ onCrash: "continue" }));
+  await held.hit();
+  await revoke(etcd, dying.leaseId);
+  held.release();
+  await held.answered();
+  proxy.remove(held);
+  expect(await gone).toMatchObject({ code: "SESSION_LOST" });
+  expect(await stillWaits(other, Promise.race(entering))).toBe(true);
+  expect(await keysUnder(etcd, `${name}/ready`)).toEqual([]);
+  const replacement = new DoubleBarrier(other, name, 3);
+  await Promise.all([...entering, replacement.enter()]);
+  await Promise.all([patient, last, replacement].map((each) => each.leave()));
 });

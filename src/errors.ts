@@ -41,6 +41,7 @@ export type LeaseholdErrorCode =
   | "KIND_MISMATCH"
   | "SHARD_MOVED"
   | "SHARD_COUNT"
+  | "TRANSFER_REFUSED"
   | "ONCE_RUNNING"
   | "FINGERPRINT_MISMATCH"
   | "RESULT_NOT_KEPT"
@@ -472,6 +473,53 @@ export class ShardCountError extends LeaseholdError {
   }
 }
 
+/**
+ * Why a leadership was not handed over. `not_found`: no such candidate waits, or none with that owner is transferable. `is_leader`: the
+ * leader itself was named. `not_transferable`: the candidate doesn't say that it may be named. `blocked`: a candidate that can't be moved
+ * stands before it, such as one of Go's client.
+ */
+export type TransferRefusal = "not_found" | "is_leader" | "not_transferable" | "blocked";
+
+const REFUSALS: Readonly<Record<TransferRefusal, string>> = {
+  not_found: "no such candidate waits that is transferable",
+  is_leader: "it is the leader itself",
+  not_transferable: "its campaign has none of the options transferable, priority, labels and eligible",
+  blocked: "a candidate stands before it that can't be moved",
+};
+
+/** `leadership.transfer` has not handed over to the candidate that it was asked for. */
+export class TransferError extends LeaseholdError {
+  readonly code = "TRANSFER_REFUSED";
+
+  // eslint-disable-next-line max-params -- public: its parameters must not change
+  constructor(
+    readonly lockName: string,
+    /** The owner that was named, or the key of the candidate. */
+    readonly to: string,
+    readonly reason: TransferRefusal,
+    /** Of the candidate that is in the way, or isn't transferable. */
+    readonly key: string | undefined,
+    /**
+     * False: the leadership goes on, and nothing was written. True: the candidate left between the check and the hand-over. The leader has
+     * resigned, and the next candidate in the order of the queue leads.
+     */
+    readonly resigned = false,
+  ) {
+    const at = key === undefined ? "" : ` (key ${printable(key)})`;
+    const end = resigned ? ". The leader has resigned, and the next candidate leads" : "";
+    super(`Cannot transfer "${lockName}" to ${printable(to)}: ${REFUSALS[reason]}${at}${end}`);
+  }
+
+  /** @internal */
+  afterResignation(): TransferError {
+    return new TransferError(this.lockName, this.to, this.reason, this.key, true);
+  }
+
+  override get name() {
+    return "TransferError" as const;
+  }
+}
+
 /** `once` with `ifRunning: "fail"`: another call runs the slot now. */
 export class OnceRunningError extends LeaseholdError {
   readonly code = "ONCE_RUNNING";
@@ -700,6 +748,7 @@ export type AnyLeaseholdError =
   | PackageMissingError
   | ShardMovedError
   | ShardCountError
+  | TransferError
   | OnceRunningError
   | FingerprintMismatchError
   | ResultNotKeptError
@@ -786,6 +835,7 @@ const STATUS: Readonly<Record<LeaseholdErrorCode, 409 | 412 | 422 | 429 | 500 | 
   LOCK_RELEASED: 500,
   SHARD_MOVED: 503,
   SHARD_COUNT: 500,
+  TRANSFER_REFUSED: 409,
   ONCE_RUNNING: 409,
   FINGERPRINT_MISMATCH: 422,
   RESULT_NOT_KEPT: 500,
@@ -803,7 +853,7 @@ const STATUS: Readonly<Record<LeaseholdErrorCode, 409 | 412 | 422 | 429 | 500 | 
 /**
  * The HTTP status of a request that failed with `error`: 429 for LOCK_TIMEOUT, QUEUE_FULL, WAIT_TIMEOUT and BARRIER_FULL; 503, with which a
  * client may retry, for etcd that does not answer or refuses, for a lost or closed session or lock, and for a broken latch or barrier; 412
- * for STALE_FENCE; 409 for ONCE_RUNNING; 422 for
+ * for STALE_FENCE; 409 for ONCE_RUNNING and TRANSFER_REFUSED; 422 for
  * FINGERPRINT_MISMATCH; 500 for any other error of
  * leasehold. undefined for an error that leasehold did not create, such as the reason of an aborted signal. A `tryLock` that
  * returns undefined has no error: answer with 409 or 429.

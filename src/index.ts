@@ -61,6 +61,7 @@ export type { WriteLock } from "./lock/hold/write-lock.js";
 export type { Member, MemberOptions, MembershipState } from "./recipes/members/member.js";
 export type { ShardOwner, ShardOwners } from "./recipes/shards/view.js";
 export type { Leader } from "./recipes/election/election.js";
+export type { CandidateOptions, ElectionCandidate, TransferTarget } from "./recipes/election/candidates.js";
 export type { Leadership } from "./recipes/election/election.js";
 export type {
   CloseOptions,
@@ -119,6 +120,7 @@ export {
   ShardCountError,
   ShardMovedError,
   StaleFenceError,
+  TransferError,
   type AnyLeaseholdError,
   type LeaseholdErrorCode,
   type Loss,

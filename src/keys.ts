@@ -16,6 +16,18 @@ export const LATCHES = "/leasehold/latch/";
 /** The same for what barriers add to the keys that they share with Go's client. */
 export const BARRIERS = "/leasehold/barrier/";
 
+/** What candidates say of themselves: outside the queue, as the value of a candidate is its own. No name begins with a slash. */
+const CANDIDATES = "/leasehold/candidates/";
+
+/** Where a candidate with this key says it. The last part has the form of no entry's. */
+export const aboutKey = (key: string): string => `${CANDIDATES}${key}/about`;
+
+/** The range of all of these keys of an election. */
+export function aboutRange(path: string): { readonly key: string; readonly end: string } {
+  const key = `${CANDIDATES}${prefixOf(path)}`;
+  return { key, end: prefixEnd(key) };
+}
+
 /** Every key in a queue has this prefix. */
 export const prefixOf = (path: string): string => `${path}/`;
 

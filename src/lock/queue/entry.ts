@@ -1,6 +1,6 @@
 import { KindMismatchError } from "../../errors.js";
 import type { KeyValue, Range } from "../../etcd/port.js";
-import { entryKey, type EntryValue, parseEntryValue, pathOf } from "../../keys.js";
+import { aboutKey, entryKey, type EntryValue, parseEntryValue, pathOf } from "../../keys.js";
 import { entryFound, type FoundEntry, isCounted, isSameGroup, type LockKind, mayMeet } from "../../kinds.js";
 import type { Lease } from "../session/lease.js";
 import type { EntryView, LockMode, RangeResult } from "./lock-mode.js";
@@ -20,7 +20,14 @@ export interface EntryParts {
   readonly reason?: string | undefined;
   /** Its key may stay after a release. */
   readonly sticky?: boolean | undefined;
+  /** What a candidate says of itself. */
+  readonly about?: About | undefined;
+  /** The lease had it already. */
+  readonly adopted?: boolean;
 }
+
+/** What a candidate says of itself: stored with its owner, in a key beside the queue. */
+export type About = Readonly<Record<string, unknown>>;
 
 /** An entry that is in the queue: etcd has reported its create revision. */
 export interface JoinedEntry extends QueueEntry, EntryView {
@@ -49,6 +56,9 @@ export class QueueEntry {
   readonly key: string;
   /** The key that outlives this one by the delay of a session with `releaseDelayMs`. A permit has none: the entries are counted. */
   readonly delayKey: string | undefined;
+  /** What it says of itself, in a key that is put and deleted together with its own. */
+  readonly about: { readonly key: string; readonly value: string } | undefined;
+  readonly adopted: boolean;
   readonly value: string;
   /** Whether the value has the form of all entries' values, with an ID. */
   readonly hasId: boolean;
@@ -67,7 +77,18 @@ export class QueueEntry {
   #leaving = false;
   #inUse = false;
 
-  constructor({ lease, name, n, mode, value, reason, kind = kindOf(mode), sticky = false }: EntryParts) {
+  constructor({
+    lease,
+    name,
+    n,
+    mode,
+    value,
+    reason,
+    about,
+    kind = kindOf(mode),
+    sticky = false,
+    adopted = false,
+  }: EntryParts) {
     this.lease = lease;
     this.#madeAt = this.#soundAt = lease.services.watches.deletions;
     this.name = name;
@@ -79,6 +100,9 @@ export class QueueEntry {
     this.key = entryKey(this.directory, lease.leaseId, n);
     const isDelayed = lease.delay !== undefined && mode.permits === undefined;
     this.delayKey = isDelayed ? entryKey(this.directory, lease.delay.leaseId, n) : undefined;
+    const isAbout = about && JSON.stringify({ owner: lease.owner, ...about });
+    this.about = isAbout === undefined ? undefined : { key: aboutKey(this.key), value: isAbout };
+    this.adopted = adopted;
     this.sticky = sticky;
     this.value = value ?? JSON.stringify(this.#newValue(reason));
     this.hasId = value === undefined || parseEntryValue(value).id !== undefined;

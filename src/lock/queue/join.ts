@@ -4,7 +4,7 @@ import type { RangesAnswer } from "../../etcd/ranges.js";
 import { type CallPolicy, retryAfter } from "../../etcd/retry.js";
 import { parseEntryValue } from "../../keys.js";
 import { entryFound, type LockKind, mayMeet } from "../../kinds.js";
-import type { JoinedEntry, QueueEntry } from "./entry.js";
+import type { About, JoinedEntry, QueueEntry } from "./entry.js";
 import {
   GRANTED,
   type Granted,
@@ -30,6 +30,7 @@ export interface JoinWanted {
   readonly kind: LockKind;
   readonly value?: string | undefined;
   readonly reason?: string | undefined;
+  readonly about?: About | undefined;
   readonly sticky?: boolean;
   /** How many may wait, with this entry. */
   readonly maxWaiting?: number | undefined;

@@ -19,7 +19,7 @@ import type { CallPolicy } from "../../etcd/retry.js";
 import { parseEntryValue, pathOf, sessionRange } from "../../keys.js";
 import type { CheckedLocal, CheckedLock } from "../../base/options/lock.js";
 import type { KeptSnapshot } from "../../base/telemetry/inspect.js";
-import { deleteDelayKey } from "../session/cleanup.js";
+import { deleteAbout, deleteDelayKey } from "../session/cleanup.js";
 import { KeyWatchSchedule, PlaceAudit } from "../session/key-audit.js";
 import type { Lease } from "../session/lease.js";
 import { pause } from "../../base/util/clock.js";
@@ -200,6 +200,7 @@ export class Queue {
   /** A client has deleted the key of an entry that has not held, or whose lease lives. */
   deletedAlone(entry: QueueEntry): void {
     deleteDelayKey(this.lease, entry);
+    deleteAbout(this.lease, entry);
   }
 
   /** `own`: of the call that runs this. The others must not join in its async context. */
@@ -290,9 +291,9 @@ export class Queue {
   #join(waiter: Waiter): Promise<void> {
     const { mode, kind, options } = waiter;
     const limits = { again: () => !waiter.gaveUp };
-    const { value, reason, maxWaiting } = options;
+    const { value, reason, about, maxWaiting } = options;
     const sticky = waiter.sticky && this.owner.stickiness.begins(this.name);
-    const wanted = { names: [this.name], mode, kind, value, reason, limits, sticky, maxWaiting };
+    const wanted = { names: [this.name], mode, kind, value, reason, about, limits, sticky, maxWaiting };
     const isBounded = maxWaiting !== undefined;
     const follows = this.#leaving?.size && (isBounded || (!mode.shared && this.own.staying.length === 0));
     const behind = isBounded ? this.#line.bounded : undefined;

@@ -70,7 +70,7 @@ export class KeyNumbers {
 }
 
 /** The entry that a caller wants to put. The defaults are those of a mutex. */
-type Wanted = Partial<Pick<EntryParts, "mode" | "value" | "kind" | "reason" | "sticky">>;
+type Wanted = Partial<Pick<EntryParts, "mode" | "value" | "kind" | "reason" | "sticky" | "about">>;
 
 /** The entries of one session under one name, of any mode. */
 export class SessionEntries {
@@ -97,9 +97,10 @@ export class SessionEntries {
   }
 
   /** An entry that an adopted lease already had. */
-  adopt({ n, value, revision }: AdoptedEntry, { mode = exclusive, kind }: Wanted = {}): JoinedEntry {
+  adopt({ n, value, revision }: AdoptedEntry, { mode = exclusive, kind, about }: Wanted = {}): JoinedEntry {
     const { lease, name } = this;
-    const entry = new QueueEntry({ lease, name, n, mode, value, kind }).confirmed(revision);
+    const parts = { lease, name, n, mode, value, kind, about, adopted: true };
+    const entry = new QueueEntry(parts).confirmed(revision);
     if (parseEntryValue(value).sticky) entry.lastTurn();
     this.keyNumbers.take(entry);
     this.add(entry);

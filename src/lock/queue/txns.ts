@@ -13,11 +13,14 @@ const put = ({ key, lease }: QueueEntry, value: string): Operation => ({
   leaseId: lease.leaseId,
 });
 
-/** The key of an entry, and its delay key. */
+/** The key of an entry, its delay key, and what it says of itself. */
 function puts(entry: QueueEntry, value: string): readonly Operation[] {
-  const { delayKey: key, lease } = entry;
-  if (key === undefined || lease.delay === undefined) return [put(entry, value)];
-  return [put(entry, value), { kind: "put", key, value, leaseId: lease.delay.leaseId }];
+  const { delayKey: key, about, lease } = entry;
+  const all = [put(entry, value)];
+  if (key !== undefined && lease.delay !== undefined)
+    all.push({ kind: "put", key, value, leaseId: lease.delay.leaseId });
+  if (about) all.push({ kind: "put", ...about, leaseId: lease.leaseId });
+  return all;
 }
 
 const own = ({ key }: QueueEntry): Operation => ({ kind: "range", key });
@@ -96,12 +99,13 @@ export function downgradeTxn(entry: JoinedEntry, ranges: readonly Range[], alone
 
 /** Deletes exactly this entry, and reads `ranges`, which show the entry that is first after it. */
 export function leaveTxn(entry: QueueEntry, ranges: readonly Range[]): Txn {
-  const { path, key, value, revision, delayKey } = entry;
+  const { path, key, value, revision, delayKey, about } = entry;
   const { queues, compare, success } = deletion({ path, key, revision: revision ?? 0n, delayKey });
+  const said: Operation[] = about ? [{ kind: "delete", key: about.key }] : [];
   const reads = rangeOperations(ranges);
   // Before its create revision is known, its value shows that it is ours.
   const isOurs = revision === undefined ? [{ kind: "value is", key, value } as const] : compare;
-  return { queues, compare: isOurs, success: [...success, ...reads], failure: reads };
+  return { queues, compare: isOurs, success: [...success, ...said, ...reads], failure: reads };
 }
 
 /** etcd rejected a join: marks the lease if a key on it, or its delay lease, is the reason. Returns what the caller gets. */

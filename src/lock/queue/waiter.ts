@@ -3,7 +3,7 @@ import type { CheckedLock } from "../../base/options/lock.js";
 import type { AuditedWait } from "../session/key-audit.js";
 import type { Dependent, SessionEnd } from "../session/lease.js";
 import type { WaitSnapshot } from "../../base/telemetry/inspect.js";
-import { type JoinedEntry, kindOf, type QueueEntry } from "./entry.js";
+import { type About, type JoinedEntry, kindOf, type QueueEntry } from "./entry.js";
 import type { LockMode } from "./lock-mode.js";
 import type { PredecessorWait, WaitOutcome } from "./predecessor-wait.js";
 import type { Queue } from "./queue.js";
@@ -35,6 +35,8 @@ export interface WaiterOptions {
   readonly reason?: string | undefined;
   /** It joins only if fewer entries wait. */
   readonly maxWaiting?: number | undefined;
+  /** What a candidate says of itself. */
+  readonly about?: About | undefined;
   /** Called when its entry is in the queue or never will be: later calls can no longer come before it. */
   readonly onJoined?: () => void;
   /** Called with the number of entries that must end before its own, if the answer to its join shows it. */

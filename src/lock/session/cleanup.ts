@@ -49,6 +49,20 @@ export function deleteDelayKey(lease: Lease, { name, path, key, revision, delayK
   inOwnContext(() => lease.inFlight.track(lease.services.client.txn(txn, policy))).catch(() => undefined);
 }
 
+/** Deletes what an entry that others have deleted says of itself, unless the next entry with its key has put it anew. */
+export function deleteAbout(lease: Lease, { name, path, revision, about }: QueueEntry): void {
+  if (about === undefined || revision === undefined) return;
+  const { key } = about;
+  const txn: Txn = {
+    queues: [path],
+    compare: [{ kind: "modified at", key, revision }],
+    success: [{ kind: "delete", key }],
+    failure: [],
+  };
+  const policy = { ...lease.policy(`leave the queue of "${name}"`), untilConfirmed: true };
+  inOwnContext(() => lease.inFlight.track(lease.services.client.txn(txn, policy))).catch(() => undefined);
+}
+
 /** Deletes the entries of a session that has ended, as far as etcd permits it and answers within `withinMs`. `isIdle`: nothing was held. */
 export async function deleteEntries(
   { client }: EtcdServices,

@@ -1,10 +1,10 @@
-import { DeadlockError, EtcdUnavailableError, LockLostError } from "../../errors.js";
+import { DeadlockError, EtcdUnavailableError, LockLostError, TransferError } from "../../errors.js";
 import type { KeyValue, Range, Txn, TxnAnswer } from "../../etcd/port.js";
+import type { CallPolicy } from "../../etcd/retry.js";
 import { acquire, holdOf, inQueue, type JoinTarget, timeBudget } from "../../lock/hold/acquire.js";
 import { traceAcquire } from "../../lock/hold/events.js";
 import { ExclusiveHoldHandle, type Lock } from "../../lock/hold/hold.js";
-import { delayedBy, pathOf, prefixOf } from "../../keys.js";
-import { isLockValue } from "../../kinds.js";
+import { delayedBy, pathOf } from "../../keys.js";
 import {
   type CheckedWait,
   checkName,
@@ -32,7 +32,21 @@ import { withJson } from "../../base/telemetry/publish.js";
 import { atCaller, withCallersStack } from "../../base/util/own-context.js";
 import { settleWithin } from "../../base/util/settle.js";
 import { Feed, QueueWatch } from "../../observe/queue-watch.js";
+import {
+  CANDIDATE_OPTIONS,
+  type CandidateOptions,
+  candidateRanges,
+  checkCandidateOptions,
+  type CheckedCandidate,
+  checkTarget,
+  type ElectionCandidate,
+  isCandidate,
+  type QueuedKey,
+  queuedKeys,
+  type TransferTarget,
+} from "./candidates.js";
 import { type CheckedHealth, HealthWatch } from "./health.js";
+import { HandOver, nextOf, type Place, preferred } from "./transfer.js";
 
 /** The leader of an election, as every client reads it. */
 export interface Leader {
@@ -56,11 +70,9 @@ function leaderOf(path: string, [first, second]: readonly (KeyValue | undefined)
   const oldest = first && second && isDelayOf(first, second) ? second : first;
   if (oldest === undefined) return undefined;
   const key = oldest.key.toString();
-  // An entry in the queue of a name below this one: while it is first, there is no leader.
-  if (key.includes("/", prefixOf(path).length)) return undefined;
   const { value, createRevision, modRevision, leaseId } = oldest;
-  // The entry of a lock under the name of the election: its value is no candidate's.
-  if (isLockValue(value)) return undefined;
+  // The entry of a lock under the name of the election, or one of a name below this one: while it is first, there is no leader.
+  if (!isCandidate(path, key, value)) return undefined;
   const leader = { key, value, fence: createRevision, modRevision, leaseId };
   const toJSON = (): ReturnType<Leader["toJSON"]> => ({
     key,
@@ -155,6 +167,26 @@ export interface Leadership extends Lock {
   /** The same as `release()`, under the name that elections use: a leadership ends as every hold does. */
   resign(): Promise<void>;
   /**
+   * Resigns so that the candidate `to` is the next leader: that of `candidates()`, or the first one whose session has this `owner`. First, it
+   * checks that this candidate waits and can be handed over to; only then does the leadership end, as by `resign()`. Candidates that wait before
+   * `to` move to the end of the queue. They can, and `to` can be named, if their campaigns are `transferable`.
+   *
+   * With `campaign`, it resolves when etcd has confirmed the hand-over, so call it when your work has stopped. Under `lead`, `signal` aborts, and
+   * it resolves at once, so work may await it: the hand-over follows when the work has ended, and not before. What the work throws
+   * then because of the signal is ignored, and `lead` campaigns again after a pause.
+   *
+   * A candidate whose process has died counts as one that waits until its lease expires.
+   *
+   * On abort, `timeoutMs` (default 5000): both limit the check, and nothing has changed then.
+   * @throws {TransferError} if there is no such candidate, or the leader can't hand over to it: the leadership goes on, unless
+   * `resigned` of the error is true.
+   * @throws {LockLostError | LockReleasedError} if this candidate no longer leads.
+   * @throws {EtcdUnavailableError} if etcd does not answer the check in time.
+   * @throws {EtcdRefusedError} if etcd rejects it.
+   * @throws {TypeError | RangeError} on bad arguments.
+   */
+  transfer(to: TransferTarget, options?: WaitOptions): Promise<void>;
+  /**
    * Tells `lead` that the work goes on: see `LeadOptions.withinMs`. A call after the limit comes too late, and finds the term ended. Without
    * that option it does nothing.
    */
@@ -167,6 +199,9 @@ export class LeadershipHandle extends ExclusiveHoldHandle implements Leadership 
   #modified: bigint;
   #proclaiming: Promise<unknown> = Promise.resolve();
   #health: HealthWatch | undefined;
+  /** Of `lead`: its work runs. */
+  #work: { readonly ended: Promise<void>; readonly end: () => void } | undefined;
+  #transferred = false;
 
   constructor(queue: Queue, entry: JoinedEntry, watched: boolean) {
     super(queue, entry, watched);
@@ -189,8 +224,64 @@ export class LeadershipHandle extends ExclusiveHoldHandle implements Leadership 
     return this.release();
   }
 
+  async transfer(to: TransferTarget, options?: WaitOptions): Promise<void> {
+    const target = checkTarget(to);
+    const wait = checkWait("transfer", options);
+    const place = this.#place;
+    this.#assertLeads();
+    const { services } = this.#lease;
+    const what = `read the candidates of "${this.name}"`;
+    const policy = { ...this.#lease.policy(what), signal: this.signal };
+    const reading = readQueue(services, place.path, { what, policy, wait });
+    const queue = await reading.finally(() => this.#assertLeads());
+    const choose = (found: readonly QueuedKey[]) => nextOf(place, found, target);
+    const next = choose(queue);
+    const workEnded = this.#work?.ended;
+    const handOver = new HandOver(services, place, { next, choose, workEnded });
+    this.#transferred = true;
+    const released = this.releaseBy(handOver.by);
+    if (workEnded) return;
+    await released;
+    if (handOver.failure instanceof TransferError) throw handOver.failure.afterResignation();
+  }
+
+  /** A candidate whose turn has come makes room for another one, before its caller hears of it. */
+  async yieldTo(to: ElectionCandidate, queue: readonly QueuedKey[]): Promise<void> {
+    const choose = (found: readonly QueuedKey[]) => nextOf(this.#place, found, to);
+    const how = { next: choose(queue), choose };
+    await this.releaseBy(new HandOver(this.#lease.services, this.#place, how).by);
+  }
+
+  /** The term has been handed over to another candidate, or is about to be. */
+  get transferred(): boolean {
+    return this.#transferred;
+  }
+
+  get #place(): Place {
+    const { name, key, revision } = this;
+    return { name, key, revision, path: pathOf(this.#lease.services, name) };
+  }
+
+  #assertLeads(): void {
+    this.refresh();
+    this.signal.throwIfAborted();
+  }
+
   heartbeat(): void {
     this.#health?.beat();
+  }
+
+  /** A transfer waits for the end of this work. */
+  workBegins(): void {
+    let end = (): void => {};
+    const ended = new Promise<void>((resolve) => (end = resolve));
+    this.#work = { ended, end };
+  }
+
+  workEnded(): void {
+    this.#ignoreHealth();
+    this.#work?.end();
+    this.#work = undefined;
   }
 
   /** Ends the term when its work is not healthy: the signal aborts, and after a grace the key is deleted. */
@@ -206,7 +297,7 @@ export class LeadershipHandle extends ExclusiveHoldHandle implements Leadership 
   }
 
   /** The work has ended: too late, if its limit has passed. */
-  ignoreHealth(): void {
+  #ignoreHealth(): void {
     this.#health?.refresh();
     this.#health?.stop();
   }
@@ -260,6 +351,14 @@ export class LeadershipHandle extends ExclusiveHoldHandle implements Leadership 
 /** A campaign, with the value that it puts. */
 interface CampaignTarget extends JoinTarget {
   readonly value: string;
+  readonly candidate: CheckedCandidate | undefined;
+}
+
+interface Campaign {
+  readonly target: CampaignTarget;
+  readonly wait: CheckedQueueWait;
+  /** What is left of the time limit. */
+  readonly left: () => number | undefined;
 }
 
 const AS_LEADER = {
@@ -267,8 +366,25 @@ const AS_LEADER = {
   made: (entry: JoinedEntry) => ({ entry, leadership: holdOf(entry, LeadershipHandle, true) }),
 };
 
-/** Default `timeoutMs` of `leader()`. */
+/** Default `timeoutMs` of `leader()`, and of other reads. */
 const READ_TIMEOUT_MS = 5000;
+
+/** The queue of an election, oldest first. */
+async function readQueue(
+  services: EtcdServices,
+  path: string,
+  { what, policy, wait }: { readonly what: string; readonly policy: CallPolicy; readonly wait: CheckedWait },
+): Promise<readonly QueuedKey[]> {
+  const { client } = services;
+  const { signal, timeoutMs = READ_TIMEOUT_MS } = wait;
+  const limits = { giveUpMs: timeoutMs, limitIsGiven: wait.timeoutMs !== undefined };
+  const reading = client.ranges(candidateRanges(path), { ...policy, ...limits });
+  const settled = settleWithin(reading, { signal, timeoutMs }, services, {
+    onTimeout: () => new EtcdUnavailableError(what, client.hosts.whyUnanswered(timeoutMs)),
+  });
+  const { ranges } = await atCaller(settled);
+  return queuedKeys(path, ranges);
+}
 
 /**
  * Leader election: one leader at a time among all processes and languages that use the same name on the same etcd. The
@@ -293,20 +409,25 @@ export class Election {
 
   /**
    * Waits for its turn, then leads until it resigns or the session ends. `value`, at most 65536 bytes, is what other
-   * clients read about this candidate. With a session of `Session.adopt`, it takes over the entry that the session has in the queue, with its key and fence.
+   * clients read about this candidate. With a session of `Session.adopt`, it takes over the entry that the session has in the queue, with its key and fence,
+   * and with what that one said of itself.
    *
    * On abort and throws: as `Mutex.lock`, with another reason for a DeadlockError.
    * @throws {DeadlockError} if this object is already waiting or leading; to publish another value, call `proclaim`.
    */
-  async campaign(value: string, options?: QueueWaitOptions): Promise<Leadership> {
+  async campaign(value: string, options?: QueueWaitOptions & CandidateOptions): Promise<Leadership> {
     checkValue("value", value);
-    const wait = checkQueueWait(options, { where: "campaign", source: this.#source });
+    const also = CANDIDATE_OPTIONS;
+    const wait = checkQueueWait(options, { where: "campaign", also, source: this.#source });
+    const candidate = checkCandidateOptions(options);
     const target = {
       source: this.#source,
       kind: "leadership",
       name: this.name,
       options: this.#options,
       value,
+      candidate,
+      about: candidate?.about,
     } as const;
     if (!acquireChannel.hasSubscribers) return this.#run(target, wait);
     const call = { tries: false, signal: wait.signal };
@@ -354,6 +475,23 @@ export class Election {
   }
 
   /**
+   * Returns all candidates, the leader first, in the order of the queue, at most the 1000 oldest. Needs no session. `timeoutMs`
+   * defaults to 5000. Whoever reads needs the right to read what candidates say of themselves: docs/operations.md.
+   *
+   * On abort and throws: as `leader`.
+   */
+  async candidates(options?: WaitOptions): Promise<readonly ElectionCandidate[]> {
+    const wait = checkWait("candidates", options);
+    const { services } = this.#source;
+    const { closed } = services;
+    closed.throwIfAborted();
+    const what = `read the candidates of "${this.name}"`;
+    const policy = { what, signal: closed };
+    const queue = await readQueue(services, pathOf(services, this.name), { what, policy, wait });
+    return queue.filter(({ isForeign }) => !isForeign).map(({ candidate }) => candidate);
+  }
+
+  /**
    * Yields the current leader, then every change of leader or value, in order; undefined means that there is no leader.
    * It starts with the first `next()`, needs no session, and continues through outages of etcd: changes during an outage
    * follow after it, one by one. Changes that etcd has compacted, or lost in a restore from a backup, are collapsed into
@@ -377,9 +515,51 @@ export class Election {
   }
 
   async #campaign(target: CampaignTarget, wait: CheckedQueueWait): Promise<LeadershipHandle> {
-    const { value } = target;
     const left = timeBudget(this.#source.services.clock, wait.timeoutMs);
-    const { entry, leadership } = await acquire(target, wait, AS_LEADER);
+    /** The leases to which it has handed over. */
+    const tried = new Set<bigint>();
+    for (;;) {
+      const limited = tried.size === 0 ? wait : { ...wait, timeoutMs: left() };
+      const { entry, leadership } = await acquire(target, limited, AS_LEADER);
+      if (await this.#yields(entry, leadership, { target, wait, left, tried })) continue;
+      return this.#begin(entry, leadership, { target, wait, left });
+    }
+  }
+
+  /** A candidate of a term that goes on, in an adopted session, does not hand over. */
+  async #yields(
+    entry: JoinedEntry,
+    leadership: LeadershipHandle,
+    { target, wait, left, tried }: Campaign & { readonly tried: Set<bigint> },
+  ): Promise<boolean> {
+    const { candidate } = target;
+    if (!candidate || entry.adopted) return false;
+    const { name, path, key, revision } = entry;
+    const { services } = this.#source;
+    const what = `read the candidates of "${name}"`;
+    const policy = { ...entry.lease.policy(what), signal: leadership.signal };
+    try {
+      // Without a limit of its own, the campaign waits for etcd as long as the session lives.
+      const limits = { signal: wait.signal, timeoutMs: left() ?? entry.lease.ttlMs };
+      const queue = await readQueue(services, path, { what, policy, wait: limits });
+      const { eligible } = candidate;
+      const best = preferred({ name, path, key, revision }, queue, { eligible, tried });
+      if (!best) return false;
+      tried.add(best.leaseId);
+      await leadership.yieldTo(best, queue);
+      return true;
+    } catch (error) {
+      void leadership.resign();
+      throw withCallersStack(error);
+    }
+  }
+
+  async #begin(
+    entry: JoinedEntry,
+    leadership: LeadershipHandle,
+    { target, wait, left }: Campaign,
+  ): Promise<LeadershipHandle> {
+    const { value } = target;
     try {
       // An adopted entry still has the value of its last candidate.
       if (entry.value !== value) await this.#within(wait, left(), leadership.proclaim(value));

@@ -27,6 +27,7 @@ import {
   publishElection,
   sameLeader,
 } from "./election.js";
+import { CANDIDATE_OPTIONS, type CandidateOptions, checkCandidateOptions } from "./candidates.js";
 import {
   type CheckedHealth,
   checkHealth,
@@ -73,7 +74,8 @@ async function untilStopped<T>(attempt: () => Promise<T>, policy: RetryPolicy): 
   }
 }
 
-export interface LeadOptions extends SessionOptions, Pick<LockOptions, "label">, HealthOptions {
+export interface LeadOptions
+  extends SessionOptions, Pick<LockOptions, "label">, HealthOptions, CandidateOptions {
   /** What other clients read about this candidate in `leader()` and `observe()`, at most 65536 bytes. @default `owner` */
   readonly value?: string | undefined;
   /**
@@ -105,6 +107,7 @@ interface Candidacy {
   readonly session: SessionOptions;
   readonly label: string | undefined;
   readonly value: string | undefined;
+  readonly says: CandidateOptions;
   readonly health: CheckedHealth | undefined;
   /** Called when a check before a campaign has not passed, with the pause until the next one. */
   readonly unwell: (reason: Error, delayMs: number) => void;
@@ -148,11 +151,13 @@ export async function lead(
   checkName(name);
   checkFunction("work", work);
   const session = checkSession("lead", options, {
-    also: ["value", "signal", "onLeader", "onRetry", "label", ...HEALTH_OPTIONS],
+    also: ["value", "signal", "onLeader", "onRetry", "label", ...HEALTH_OPTIONS, ...CANDIDATE_OPTIONS],
     defaults: services.options.session,
   });
   const health = checkHealth({ ...options });
   const { value, label, onLeader, onRetry } = checkCandidate(options);
+  checkCandidateOptions(options);
+  const says = Object.fromEntries(CANDIDATE_OPTIONS.map((option) => [option, options?.[option]]));
   const { stop, release } = stopOf(services, checkSignal(options?.signal));
   const over = new AbortController();
   const candidate = { hosts: cluster.hosts, name, label, owner: session.owner };
@@ -161,7 +166,7 @@ export async function lead(
   try {
     const unwell = reporting(candidate, undefined);
     await new LeadLoop(
-      { cluster, name, work, session, label, value, health, unwell },
+      { cluster, name, work, session, label, value, says, health, unwell },
       { ...policy, stop, mayPass },
     ).run();
   } finally {
@@ -264,9 +269,10 @@ class LeadLoop {
   }
 
   async #campaign(): Promise<Leadership> {
-    const { name, label, value } = this.candidacy;
+    const { name, label, value, says } = this.candidacy;
     const session = await this.#openSession();
     return new Election(session, name, { label }).campaign(value ?? session.owner, {
+      ...says,
       signal: this.policy.stop,
     });
   }
@@ -305,13 +311,15 @@ class LeadLoop {
 
   /** Resolves to how the leadership was lost before `work` ended, if it was. Rejects with what `work` threw while it led. */
   async #work(leadership: Leadership): Promise<Loss | undefined> {
+    const handle = leadership as LeadershipHandle;
     let failure: { readonly error: unknown } | undefined;
+    handle.workBegins();
     try {
       await this.candidacy.work(leadership);
     } catch (error) {
       failure = { error };
     }
-    (leadership as LeadershipHandle).ignoreHealth();
+    handle.workEnded();
     const reason: unknown = leadership.held ? undefined : leadership.signal.reason;
     const lost = reason instanceof LockLostError ? reason.loss : undefined;
     // `work` may have learned of a loss from etcd before the session did: then there is nothing to resign.
@@ -319,13 +327,15 @@ class LeadLoop {
       () => true,
       () => false,
     );
-    if (failure && led && !this.#isStop(failure.error)) throw failure.error;
+    if (failure && led && !this.#isStop(failure.error, handle)) throw failure.error;
     return lost;
   }
 
-  #isStop(error: unknown): boolean {
+  /** Work that was stopped may throw the reason: that of `signal`, or of a leadership that was handed over. */
+  #isStop(error: unknown, { transferred, signal }: LeadershipHandle): boolean {
     const { stop } = this.policy;
     const abort = isError(error) && error.name === "AbortError";
+    if (transferred && (abort || error === signal.reason)) return true;
     return stop.aborted && (abort || error === stop.reason);
   }
 }

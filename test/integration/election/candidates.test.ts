@@ -5,7 +5,9 @@ import {
   connect,
   Election,
   type ElectionCandidate,
+  inspect,
   lead,
+  list,
   Session,
 } from "../../../src/index.js";
 import { putOn, revoke } from "../../support/clients/lease-calls.js";
@@ -72,6 +74,20 @@ describe("the candidates of an election", () => {
     expect(await new Election(two.cluster, "candidates/none").candidates()).toEqual([]);
   });
 
+  test("are listed and shown as those of any election", async () => {
+    const name = "candidates/listed";
+    await using crew = await crewOf(name, { a: { priority: 1 }, b: { labels: { zone: "x" } } });
+    const { locks } = await list(two.cluster, "");
+
+    expect(locks.map((lock) => lock.name).filter((each) => each.includes(name))).toEqual([name]);
+    expect(await inspect(two.cluster, name)).toMatchObject({
+      kind: "election",
+      holders: [{ value: "a" }],
+      waiters: [{ value: "b" }],
+    });
+    expect(crew.leading).toEqual(["a"]);
+  });
+
   test("leave nothing beside the queue when they resign, give up, or lose their key", async () => {
     const name = "candidates/leave";
     const beside = `/leasehold/candidates/${name}`;
@@ -100,7 +116,7 @@ describe("the candidates of an election", () => {
     await using crew = await crewOf(name, { a: { priority: 3 }, b: { priority: 3 } });
     const [, { key }] = (await places(name)) as [object, { key: string }];
     const beside = `/leasehold/candidates/${key}/about`;
-    expect(JSON.parse((await valueAt(two.etcd.member, beside)) ?? "")).toMatchObject({ owner: "b" });
+    expect(JSON.parse((await valueAt(two.etcd.member, beside)) as string)).toMatchObject({ owner: "b" });
 
     await two.etcd.member.gateway("/v3/kv/put", {
       key: Buffer.from(beside).toString("base64"),

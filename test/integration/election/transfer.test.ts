@@ -27,11 +27,12 @@ const queued = (name: string, count: number) => joined(two.etcd.member, name, co
 
 const crewOf = (name: string) => new Crew(two, name);
 /** The candidates a, b, c, d and e; a leads. */
-async function five(name: string): Promise<{ crew: Crew; leadership: Leadership; from: bigint }> {
+async function five(name: string) {
   const crew = crewOf(name);
   for (const owner of ["a", "b", "c", "d", "e"]) await crew.join(owner);
   const leadership = await crew.all[0]!.elected;
-  return { crew, leadership, from: await revisionOf(two.etcd.member) };
+  const dispose = () => crew[Symbol.asyncDispose]();
+  return { crew, leadership, from: await revisionOf(two.etcd.member), [Symbol.asyncDispose]: dispose };
 }
 const at = (crew: Crew, owner: string): Candidate => crew.all.find((each) => each.owner === owner)!;
 const history = (name: string, from: bigint) => oldestSince(two.etcd.member, name, from);
@@ -55,8 +56,8 @@ async function behindProxy(name: string) {
 describe("a leader that transfers its leadership", () => {
   test("makes the named candidate of five the next one, by one hand-over; those before it wait behind the others", async () => {
     const name = "transfer/five";
-    const { crew, leadership, from } = await five(name);
-    await using _ = crew;
+    await using it = await five(name);
+    const { crew, leadership, from } = it;
 
     await leadership.transfer("d");
     const next = await at(crew, "d").elected;
@@ -102,8 +103,8 @@ describe("a leader that transfers its leadership", () => {
 
   test("leads on when the candidate is dead, left or never was, and nothing has been written", async () => {
     const name = "transfer/dead";
-    const { crew, leadership } = await five(name);
-    await using _ = crew;
+    await using it = await five(name);
+    const { crew, leadership } = it;
     const [dead] = await at(crew, "d")
       .election.candidates()
       .then((all) => all.slice(3));
@@ -181,6 +182,18 @@ describe("a leader that transfers its leadership", () => {
       await queued(name, 2);
     },
   );
+
+  test("has resigned when the answer to its transaction is lost, and its successor has left before the next attempt", async () => {
+    await using it = await behindProxy("transfer/lost-and-left");
+    const rule = it.proxy.rule({ path: TXN, act: "drop-answer", when: givesBack, times: 1 });
+
+    const transferring = it.leadership.transfer("c");
+    await rule.hit();
+    await (await at(it.crew, "c").elected).resign();
+    await transferring;
+
+    expect((await at(it.crew, "b").elected).held).toBe(true);
+  });
 
   test("does not pass over a candidate of Go's client, whose key stays, and leads on", async () => {
     const name = "transfer/go";
@@ -294,8 +307,8 @@ describe("a leader that transfers its leadership", () => {
 
   test("is heard of by observers as one change, with no vacancy", async () => {
     const name = "transfer/observed";
-    const { crew, leadership } = await five(name);
-    await using _ = crew;
+    await using it = await five(name);
+    const { crew, leadership } = it;
     const observer = new Election(two.cluster, name).observe();
     const seen: (Leader | undefined)[] = [(await observer.next()).value as Leader];
     const second = observer.next();
@@ -413,7 +426,7 @@ describe("lead() whose leadership is transferred", () => {
   });
 
   test.each<[string, (leadership: Leadership) => unknown]>([
-    ["the reason of its signal", ({ signal }) => signal.reason],
+    ["the reason of its signal", ({ signal }) => signal.reason as Error],
     ["an AbortError", () => new DOMException("stopped", "AbortError")],
   ])("goes on when the work answers with %s", async (_, errorOf) => {
     const name = `transfer/lead-throws/${_}`;

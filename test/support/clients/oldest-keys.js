@@ -32,7 +32,7 @@ export async function oldestSince(member, name, from) {
   return found;
 }
 
-/** The value of a key, or undefined. @param {EtcdMember} member @param {string} key */
+/** The value of a key. @param {EtcdMember} member @param {string} key @returns {Promise<string | undefined>} */
 export async function valueAt(member, key) {
   const { kvs = [] } = await member.gateway("/v3/kv/range", { key: encode(key) });
   return kvs[0] && decode(kvs[0].value ?? "");

@@ -110,6 +110,7 @@ beforeAll(async () => {
   const stop = new AbortController();
   const work = async () => {
     got.set("Leader", (await new Election(cluster, "json/led").leader())!);
+    got.set("ElectionCandidate", (await new Election(cluster, "json/led").candidates())[0]!);
     stop.abort();
   };
   await lead(cluster, "json/led", work, { signal: stop.signal });

@@ -121,6 +121,7 @@ export {
   ShardMovedError,
   StaleFenceError,
   TransferError,
+  type TransferRefusal,
   type AnyLeaseholdError,
   type LeaseholdErrorCode,
   type Loss,

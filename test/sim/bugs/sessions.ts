@@ -77,8 +77,8 @@ export const SESSIONS: readonly Bug[] = [
     patches: [
       {
         file: "recipes/election/lead.js",
-        from: "        const led = await leadership.resign().then(() => true, () => false);\n        if (failure && led && !this.#isStop(failure.error))",
-        to: "        await leadership.resign().catch(() => undefined);\n        if (failure && !lost && !this.#isStop(failure.error))",
+        from: "        const led = await leadership.resign().then(() => true, () => false);\n        if (failure && led && !this.#isStop(failure.error, handle))",
+        to: "        await leadership.resign().catch(() => undefined);\n        if (failure && !lost && !this.#isStop(failure.error, handle))",
       },
     ],
     ground: { workload: "lead-through-losses" },

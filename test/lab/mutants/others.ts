@@ -378,4 +378,15 @@ export const OTHERS: readonly Mutant[] = [
       },
     ],
   },
+  {
+    name: "transfer-to-a-dead-candidate",
+    wrong: "hands over without comparing that the named candidate is still there",
+    patches: [
+      {
+        file: "recipes/election/transfer.js",
+        from: "...[target, ...moved].map(isThere)",
+        to: "...moved.map(isThere)",
+      },
+    ],
+  },
 ];

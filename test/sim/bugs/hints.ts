@@ -144,6 +144,7 @@ export const MUTANT_HUNTS: Readonly<Record<string, Ground>> = {
     ...{ calls: 200, faults: ["link-cut", "restart-etcd"] },
   }),
   "full-queue-entered": at({ ...MANY, of: "mutex", names: 1, maxWaiting: 1, ...OFTEN }),
+  "transfer-to-a-dead-candidate": { workload: "transfers" },
   "guard-outlives-its-hold": at({
     ...{ of: "mutex", sticky: true, processes: 1, lanes: 1, names: 1, camp: 0, gapMs: [100, 800], quiet: 0 },
     ...{ ttlSeconds: 10, calls: 600, faults: ["link-slow", "link-lossy", "link-lose-requests"] },

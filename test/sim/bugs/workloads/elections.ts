@@ -1,6 +1,6 @@
 // Leaders and observers.
 import { judge } from "../../../lab/checker/judge.js";
-import type { Leadership } from "../../../../src/index.js";
+import type { Election, Leadership } from "../../../../src/index.js";
 import type { Step } from "../../../lab/runner/history.js";
 import { HistoryClock } from "../../run/node-time.js";
 import { ServerEvents } from "../../run/server-events.js";
@@ -115,5 +115,85 @@ async function campaigns(world: World, node: SimNode, times: number): Promise<vo
     await world.sleep(random.between(0, 60));
     await leadership.resign();
     await world.sleep(random.between(0, 60));
+  }
+}
+
+/** What one candidate of `transfers` does, and what is known of all. */
+interface Terms {
+  readonly held: Set<Leadership>;
+  /** Create revisions of the oldest keys of the queue, one after the other: who led, by etcd. */
+  readonly led: readonly bigint[];
+  fence: bigint;
+}
+
+/**
+ * Leaders hand over to candidates of their choice, while candidates give up, lose their keys, and answers are lost. At most one leads at a
+ * time, by a rising fence; and if a transfer succeeds, the candidate that it named is the next one.
+ */
+export const transfers: Workload = async (world) => {
+  const { random, etcd } = world;
+  const led: bigint[] = [];
+  const queue = () =>
+    etcd.store.keys
+      .filter(({ key }) => key.toString().startsWith(`${NAME}/`))
+      .sort((a, b) => Number(a.createRevision - b.createRevision));
+  etcd.store.onChange(() => {
+    const [oldest] = queue();
+    if (oldest && oldest.createRevision !== led.at(-1)) led.push(oldest.createRevision);
+  });
+  const terms: Terms = { held: new Set(), led, fence: 0n };
+  const nodes = ["a", "b", "c", "d"].map((name) => world.node(name));
+  let over = false;
+  const working = Promise.all(nodes.map((node) => leadsInTurn(world, node, terms))).then(() => (over = true));
+  while (!over) {
+    await world.sleep(random.between(20, 400));
+    const [, ...waiting] = queue();
+    const last = waiting.at(-1);
+    if (last && random.chance(0.2)) world.deleteKey(last.key.toString());
+    const loses = { loseAnswer: 0.4, loseRequest: 0.2, slow: 0.2, slowMs: 2000 };
+    if (random.chance(0.3)) await world.hinder(random.pick(nodes), loses, random.between(5, 200));
+  }
+  await working;
+  await world.close();
+};
+
+async function leadsInTurn(world: World, node: SimNode, terms: Terms): Promise<void> {
+  const { leasehold, random } = world;
+  for (let n = 0; n < 12; n++) {
+    const election = new leasehold.Election(node.cluster, NAME);
+    // Some candidates leave before they lead.
+    const timeoutMs = random.chance(0.7) ? 60_000 : Math.ceil(random.between(10, 400));
+    const options = { timeoutMs, priority: random.pick([0, 0, 1]) };
+    const leadership = await election.campaign(node.name, options).catch(() => undefined);
+    if (leadership === undefined) continue;
+    const others = [...terms.held].filter(({ held }) => held);
+    world.expect(others.length === 0, "one leader", `${node.name} led beside another one`);
+    world.expect(leadership.fence > terms.fence, "rising fence", `${node.name} led by ${leadership.fence}`);
+    terms.fence = leadership.fence;
+    terms.held.add(leadership);
+    await world.sleep(random.between(1, 60));
+    await handsOver(world, election, { leadership, led: terms.led }).catch(() => undefined);
+    terms.held.delete(leadership);
+    await world.sleep(random.between(0, 60));
+  }
+}
+
+/** Rejects if the transfer is refused, or the leadership is lost. */
+async function handsOver(
+  world: World,
+  election: Election,
+  { leadership, led }: { readonly leadership: Leadership; readonly led: readonly bigint[] },
+): Promise<void> {
+  try {
+    const waiting = (await election.candidates({ timeoutMs: 2000 })).filter(({ leads }) => !leads);
+    if (waiting.length === 0) return;
+    const target = world.random.pick(waiting);
+    await world.sleep(world.random.between(0, 30));
+    await leadership.transfer(target, { timeoutMs: 2000 });
+    const next = led[led.indexOf(leadership.fence) + 1];
+    const what = `${leadership.fence} handed over to ${target.revision}, and ${next} led next`;
+    world.expect(next === target.revision, "the named one is next", what);
+  } finally {
+    await leadership.resign();
   }
 }

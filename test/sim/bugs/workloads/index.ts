@@ -8,7 +8,7 @@ import {
   repeatedJoins,
 } from "./answers.js";
 import { lostTryAnswers, pausedWaiter, unnoticedEnd } from "./calls.js";
-import { leadThroughLosses, observers } from "./elections.js";
+import { leadThroughLosses, observers, transfers } from "./elections.js";
 import { staleMember, stalledLeader } from "./members.js";
 import {
   announcedGrant,
@@ -42,6 +42,7 @@ export const WORKLOADS = {
   "close-during-lockall": closeDuringLockAll,
   "lead-through-losses": leadThroughLosses,
   observers,
+  transfers,
   "announced-grant": announcedGrant,
   "unanswered-deletes": unansweredDeletes,
   "rejected-announcement": rejectedAnnouncement,

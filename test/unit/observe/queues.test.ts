@@ -214,7 +214,7 @@ describe("the queues of a board", () => {
       world.put(key, ours(), BigInt(n + 1));
       world.commit(n);
     }
-    world.put("a/write/1", ours(undefined, true), 1n);
+    world.put("a/write/1", ours({ downgraded: true }), 1n);
     world.commit(9);
 
     expect(world.queues.live.get("a")?.holders.map(({ key }) => key)).toEqual(["a/write/1", "a/read/2"]);

@@ -546,9 +546,12 @@ export class Election {
       const best = preferred({ name, path, key, revision }, queue, { eligible, tried });
       if (!best) return false;
       tried.add(best.leaseId);
-      await leadership.yieldTo(best, queue);
+      // If the key, or the session, was lost meanwhile, to join again is what follows, too.
+      await leadership.yieldTo(best, queue).catch(() => undefined);
       return true;
     } catch (error) {
+      // As if it were lost a moment later: the leadership tells.
+      if (leadership.signal.aborted) return false;
       void leadership.resign();
       throw withCallersStack(error);
     }

@@ -7,15 +7,18 @@ import {
   type ElectionCandidate,
   inspect,
   lead,
+  type Leadership,
   list,
   Session,
 } from "../../../src/index.js";
 import { putOn, revoke } from "../../support/clients/lease-calls.js";
 import { oldestSince, revisionOf, valueAt } from "../../support/clients/oldest-keys.js";
 import { queued as joined } from "../../support/clients/session-client.js";
+import { givesBack, takesPlace } from "../../support/clients/request-shape.js";
 import { V3Candidate } from "../../support/clients/v3election.js";
 import { Crew } from "../../support/fixtures/candidates.js";
 import { reasonOf, twoSessions } from "../../support/fixtures/two-sessions.js";
+import { startGrpcProxy } from "../../support/proxies/grpc-proxy.js";
 
 const PATIENCE = { timeout: 10_000 };
 
@@ -274,6 +277,32 @@ describe("a higher priority", () => {
     await expect.poll(() => begun, PATIENCE).toEqual(["first", "high"]);
     stop.abort();
     await Promise.all(done);
+  });
+
+  test("is asked for in vain when the key is deleted meanwhile: `lead` campaigns again", async () => {
+    const name = "priority/deleted";
+    await using proxy = await startGrpcProxy({ port: two.etcd.member.clientPort });
+    await using cluster = connect({ hosts: proxy.endpoint });
+    const asks = (request: Buffer) =>
+      request.includes("/leasehold/candidates/") && !takesPlace(request) && !givesBack(request);
+    const rules = ["Txn", "Range"].map((call) =>
+      proxy.rule({ path: `/etcdserverpb.KV/${call}`, act: "hold", when: asks, times: 1 }),
+    );
+    const stop = new AbortController();
+    const terms: boolean[] = [];
+    const work = ({ held }: Leadership) => {
+      terms.push(held);
+      if (held) stop.abort();
+    };
+    const done = lead(cluster, name, work, { priority: 0, signal: stop.signal, ttlSeconds: 20 });
+    await Promise.race(rules.map((rule) => rule.hit()));
+    const [place] = await places(name);
+
+    await two.etcd.etcdctl(["del", place!.key]);
+    await done;
+
+    expect(terms).toEqual([false, true]);
+    for (const rule of rules) rule.release();
   });
 
   test("within the time limit of a campaign, which its hand-overs share", async () => {

@@ -25,7 +25,7 @@ export const QUEUES: readonly Bug[] = [
     patches: [
       {
         file: "lock/queue/lock-mode.js",
-        from: '            { kind: "created at", key, revision: 0n },\n',
+        from: '    { kind: "created at", key, revision: 0n },\n',
         to: "",
       },
     ],

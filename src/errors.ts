@@ -35,6 +35,7 @@ export type LeaseholdErrorCode =
   | "LOCK_RELEASED"
   | "LOCK_TIMEOUT"
   | "QUEUE_FULL"
+  | "SUPERSEDED"
   | "LOCK_EXPIRING"
   | "STALE_FENCE"
   | "DEADLOCK"
@@ -390,6 +391,23 @@ export class QueueFullError extends LeaseholdError {
   }
 }
 
+/** A newer call with `supersede` has come while this one waited for the lock: it waits no longer, and has not held. */
+export class SupersededError extends LeaseholdError {
+  readonly code = "SUPERSEDED";
+
+  constructor(
+    readonly lockName: string,
+    /** The `owner` of the newer call; undefined if it had left when etcd was asked. */
+    readonly by: string | undefined,
+  ) {
+    super(`Superseded by a newer call for "${lockName}"${by === undefined ? "" : ` of "${by}"`}`);
+  }
+
+  override get name() {
+    return "SupersededError" as const;
+  }
+}
+
 /** The lock is still held, but less time is left than the caller asked for, or a renewal has to confirm it first. */
 export class LockExpiringError extends LeaseholdError {
   readonly code = "LOCK_EXPIRING";
@@ -739,6 +757,7 @@ export type AnyLeaseholdError =
   | LockReleasedError
   | LockTimeoutError
   | QueueFullError
+  | SupersededError
   | LockExpiringError
   | StaleFenceError
   | DeadlockError
@@ -831,6 +850,7 @@ const STATUS: Readonly<Record<LeaseholdErrorCode, 409 | 412 | 422 | 429 | 500 | 
   ETCD_REFUSED: 503,
   LOCK_TIMEOUT: 429,
   QUEUE_FULL: 429,
+  SUPERSEDED: 409,
   STALE_FENCE: 412,
   LOCK_RELEASED: 500,
   SHARD_MOVED: 503,
@@ -853,7 +873,7 @@ const STATUS: Readonly<Record<LeaseholdErrorCode, 409 | 412 | 422 | 429 | 500 | 
 /**
  * The HTTP status of a request that failed with `error`: 429 for LOCK_TIMEOUT, QUEUE_FULL, WAIT_TIMEOUT and BARRIER_FULL; 503, with which a
  * client may retry, for etcd that does not answer or refuses, for a lost or closed session or lock, and for a broken latch or barrier; 412
- * for STALE_FENCE; 409 for ONCE_RUNNING and TRANSFER_REFUSED; 422 for
+ * for STALE_FENCE; 409 for ONCE_RUNNING, SUPERSEDED and TRANSFER_REFUSED; 422 for
  * FINGERPRINT_MISMATCH; 500 for any other error of
  * leasehold. undefined for an error that leasehold did not create, such as the reason of an aborted signal. A `tryLock` that
  * returns undefined has no error: answer with 409 or 429.

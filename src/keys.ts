@@ -123,6 +123,8 @@ export interface EntryValue {
   readonly reason?: string;
   /** For a sticky lock: its session may keep the key while nobody has the lock. */
   readonly sticky?: boolean;
+  /** For a call with `supersede`: a newer one may take its place in the queue. */
+  readonly supersede?: boolean;
   /** For a web lock: the manager that requested it. */
   readonly client?: string;
   /** For a writer that has become a reader: readers hold beside it. */
@@ -139,10 +141,8 @@ export function parseEntryValue(value: string): Partial<EntryValue> {
   try {
     const parsed: unknown = JSON.parse(value);
     if (typeof parsed !== "object" || parsed === null) return {};
-    const { owner, since, id, permits, weighted, client, reason, sticky, downgraded } = parsed as Record<
-      string,
-      unknown
-    >;
+    const { owner, since, id, permits, weighted, client, reason, sticky, downgraded, supersede } =
+      parsed as Record<string, unknown>;
     const found: { -readonly [K in keyof EntryValue]?: EntryValue[K] } = {};
     if (typeof owner === "string") found.owner = owner;
     if (typeof since === "string") found.since = since;
@@ -154,6 +154,7 @@ export function parseEntryValue(value: string): Partial<EntryValue> {
     if (typeof reason === "string") found.reason = reason;
     if (sticky === true) found.sticky = true;
     if (downgraded === true) found.downgraded = true;
+    if (supersede === true) found.supersede = true;
     return found;
   } catch {
     // Go and etcdctl write empty or arbitrary values: their entries have no owner to show.

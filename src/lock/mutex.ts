@@ -2,11 +2,11 @@ import { acquireHold, type HoldTarget, tryAcquire } from "./hold/acquire.js";
 import { ExclusiveHoldHandle, type Lock } from "./hold/hold.js";
 import { enclosingHold, HeldScope } from "./hold/reentrancy.js";
 import { checkBoolean, checkFunction, checkName, checkWait } from "../base/options/check.js";
-import { checkLockWait, checkStickyLock } from "../base/options/lock.js";
+import { checkMutexWait, checkStickyLock } from "../base/options/lock.js";
 import { leaseSourceOf, type SessionSource } from "./session/cluster.js";
-import type { LockWaitOptions, StickyLockOptions, WaitOptions } from "./session/session-options.js";
+import type { MutexWaitOptions, StickyLockOptions, WaitOptions } from "./session/session-options.js";
 
-export interface WorkOptions extends LockWaitOptions {
+export interface WorkOptions extends MutexWaitOptions {
   /**
    * If the same async context already holds the name, run `work` with that lock instead of throwing a DeadlockError. The
    * lock is released when the last callback inside has ended.
@@ -45,6 +45,7 @@ export class Mutex {
    * On abort: rejects at once with the signal's own reason; the queue entry is removed in the background.
    * @throws {LockTimeoutError} after `timeoutMs`, with the holder and the number of entries ahead.
    * The time to open the first session counts; if a member failed in that time, EtcdUnavailableError names it.
+   * @throws {SupersededError} with `supersede`, when a newer call with it has come while this one waited.
    * @throws {SessionLostError | SessionClosedError} when the session ends while waiting without `rejoin`.
    * @throws {KindMismatchError} when it would wait for an entry of another kind, or of a nested name: see docs/kinds.md.
    * @throws {DeadlockError} inside a `withLock` of the same name, or of a name under it.
@@ -52,9 +53,9 @@ export class Mutex {
    * @throws {EtcdRefusedError} when etcd rejects the request.
    * @throws {TypeError | RangeError} on bad options.
    */
-  lock(options?: LockWaitOptions): Promise<Lock> {
-    const { source } = this.#target;
-    return acquireHold(this.#target, () => checkLockWait(options, { where: "lock", source }));
+  lock(options?: MutexWaitOptions): Promise<Lock> {
+    const { source, options: lock } = this.#target;
+    return acquireHold(this.#target, () => checkMutexWait(options, { where: "lock", source }, lock));
   }
 
   /**
@@ -81,8 +82,8 @@ export class Mutex {
    */
   async withLock<T>(work: (lock: Lock) => T, options?: WorkOptions): Promise<Awaited<T>> {
     checkFunction("work", work);
-    const { source } = this.#target;
-    const wait = checkLockWait(options, { where: "withLock", also: ["reentrant"], source });
+    const { source, options: options_ } = this.#target;
+    const wait = checkMutexWait(options, { where: "withLock", also: ["reentrant"], source }, options_);
     const reentrant = checkBoolean("reentrant", options?.reentrant);
     const { services } = source;
     const here = reentrant ? enclosingHold(services, this.name) : undefined;

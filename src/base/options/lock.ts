@@ -130,6 +130,7 @@ const NO_LIMITS: CheckedQueueWait = { signal: undefined, timeoutMs: undefined, r
 export interface CheckedLockWait extends CheckedQueueWait {
   readonly reason?: string;
   readonly maxWaiting?: number;
+  readonly supersede?: boolean;
 }
 
 /** What a read of the whole queue may return. */
@@ -171,6 +172,22 @@ export function checkLockWait(options: unknown, { also = [], ...call }: QueueWai
     ...wait,
     maxWaiting: checkInteger("maxWaiting", maxWaiting, { min: 1, max: MAX_WAITING, fallback: 1 }),
   };
+}
+
+/** Checks `supersede`, too, which only calls of a Mutex take. */
+export function checkMutexWait(
+  options: unknown,
+  { also = [], where, source }: QueueWaitCall,
+  { sticky }: CheckedLock,
+): CheckedLockWait {
+  const wait = checkLockWait(options, { where, source, also: ["supersede", ...also] });
+  if (!checkBoolean("supersede", (options as Options | undefined)?.supersede)) return wait;
+  for (const [other, given] of [
+    ["maxWaiting", wait.maxWaiting !== undefined],
+    ["sticky: true", sticky],
+  ] as const)
+    if (given) throw new TypeError(`Option supersede of ${where} excludes ${other}`);
+  return { ...wait, supersede: true };
 }
 
 /** Without `maxWaiting`: `lockAll` puts its entries into several queues. */

@@ -29,7 +29,7 @@ export interface LockMessage extends ClusterMessage {
  * closed the session, the cluster or the ClusterLockManager. `error`: any other rejection.
  */
 export type AcquireOutcome =
-  "granted" | "busy" | "timeout" | "aborted" | "session_lost" | "session_closed" | "error";
+  "granted" | "busy" | "timeout" | "superseded" | "aborted" | "session_lost" | "session_closed" | "error";
 
 /**
  * A message of the tracing channel `leasehold.acquire`: one call that takes a lock. The same object goes to every event of the call.

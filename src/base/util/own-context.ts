@@ -1,7 +1,13 @@
 // What outlives a call leaves the call's async context. Code that opens a socket, or begins work that several calls wait for
 // or that goes on in the background, does so by `inOwnContext`. Code that calls listeners of users does so by `tellOutside`.
 import { AsyncResource } from "node:async_hooks";
-import { EtcdUnavailableError, KindMismatchError, LockTimeoutError, QueueFullError } from "../../errors.js";
+import {
+  EtcdUnavailableError,
+  KindMismatchError,
+  LockTimeoutError,
+  QueueFullError,
+  SupersededError,
+} from "../../errors.js";
 
 /** A context alone: nothing of it keeps the process alive. What lists open handles, such as Jest's `--detectOpenHandles`, asks for that. */
 export class ContextResource extends AsyncResource {
@@ -59,7 +65,7 @@ export const inThisContext = (): (<T>(call: () => T) => T) => callsIn(new Contex
 export function withCallersStack(error: unknown): unknown {
   // Callers that share the opening of a session would get one another's stack.
   const own = error instanceof EtcdUnavailableError ? error.again() : error;
-  const made = [EtcdUnavailableError, KindMismatchError, LockTimeoutError, QueueFullError];
+  const made = [EtcdUnavailableError, KindMismatchError, LockTimeoutError, QueueFullError, SupersededError];
   if (made.some((each) => own instanceof each)) Error.captureStackTrace(own as Error, withCallersStack);
   return own;
 }

@@ -14,6 +14,7 @@ import { type Ahead, readContendersAhead } from "../queue/contenders.js";
 import type { JoinedEntry, QueueEntry } from "../queue/entry.js";
 import { LockTable } from "../queue/queue.js";
 import type { JoinOptions, Queue } from "../queue/queue.js";
+import { Superseding } from "../queue/superseding.js";
 import type { Lease } from "../session/lease.js";
 import { acquireChannel } from "../../base/telemetry/channels.js";
 import { type Clock, pause, type Timer } from "../../base/util/clock.js";
@@ -386,8 +387,9 @@ export function acquireHold<H extends HoldHandle>(
   try {
     const wait = check();
     const { reason, maxWaiting } = wait;
-    const target =
-      reason === undefined && maxWaiting === undefined ? plain : { ...plain, reason, maxWaiting };
+    const superseding = wait.supersede ? new Superseding() : undefined;
+    const isPlain = reason === undefined && maxWaiting === undefined && !superseding;
+    const target = isPlain ? plain : { ...plain, reason, maxWaiting, superseding };
     const kept = plain.options.sticky && !acquireChannel.hasSubscribers && takeKept(target, wait);
     if (kept) return Promise.resolve(kept).then((entry) => taken(entry, target));
     // The handle is that of the target.

@@ -1,4 +1,10 @@
-import { LockTimeoutError, QueueFullError, SessionClosedError, SessionLostError } from "../../errors.js";
+import {
+  LockTimeoutError,
+  QueueFullError,
+  SessionClosedError,
+  SessionLostError,
+  SupersededError,
+} from "../../errors.js";
 import type { CheckedWait } from "../../base/options/check.js";
 import type { CheckedLock } from "../../base/options/lock.js";
 import type { LeaseSource } from "../session/cluster.js";
@@ -179,6 +185,7 @@ class AcquireTrace {
     if (signal?.aborted && error === signal.reason) return "aborted";
     if (error instanceof LockTimeoutError) return "timeout";
     if (error instanceof QueueFullError) return "busy";
+    if (error instanceof SupersededError) return "superseded";
     if (error instanceof SessionLostError) return "session_lost";
     return error instanceof SessionClosedError || isManagerClosed(error) ? "session_closed" : "error";
   }

@@ -24,6 +24,8 @@ export interface EntryParts {
   readonly about?: About | undefined;
   /** The lease had it already. */
   readonly adopted?: boolean;
+  /** Given: a newer call may take its place. */
+  readonly superseding?: object | undefined;
 }
 
 /** What a candidate says of itself: stored with its owner, in a key beside the queue. */
@@ -64,6 +66,8 @@ export class QueueEntry {
   readonly hasId: boolean;
   /** Its key may stay after a release. */
   readonly sticky: boolean;
+  /** A newer call may take its place. */
+  readonly supersedes: boolean;
   /** How many deletions were reported before it was made. */
   readonly #madeAt: number;
   /** None of so many was its own. */
@@ -77,18 +81,9 @@ export class QueueEntry {
   #leaving = false;
   #inUse = false;
 
-  constructor({
-    lease,
-    name,
-    n,
-    mode,
-    value,
-    reason,
-    about,
-    kind = kindOf(mode),
-    sticky = false,
-    adopted = false,
-  }: EntryParts) {
+  constructor(parts: EntryParts) {
+    const { lease, name, n, mode, value, reason, about, kind = kindOf(mode), superseding } = parts;
+    const { sticky = false, adopted = false } = parts;
     this.lease = lease;
     this.#madeAt = this.#soundAt = lease.services.watches.deletions;
     this.name = name;
@@ -104,6 +99,7 @@ export class QueueEntry {
     this.about = isAbout === undefined ? undefined : { key: aboutKey(this.key), value: isAbout };
     this.adopted = adopted;
     this.sticky = sticky;
+    this.supersedes = superseding !== undefined;
     this.value = value ?? JSON.stringify(this.#newValue(reason));
     this.hasId = value === undefined || parseEntryValue(value).id !== undefined;
   }
@@ -301,6 +297,7 @@ export class QueueEntry {
       ...(permits !== undefined && (weight === undefined ? { permits } : { weighted: { permits, weight } })),
       ...(reason !== undefined && { reason }),
       ...(this.sticky && { sticky: true }),
+      ...(this.supersedes && { supersede: true }),
     };
   }
 }

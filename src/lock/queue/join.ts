@@ -21,6 +21,7 @@ import {
 import type { LeaveBy, LockTable, Queue } from "./queue.js";
 import type { SessionEntries } from "./session-entries.js";
 import { SeenEntry, splitQueue } from "./seen-entry.js";
+import type { Superseding } from "./superseding.js";
 import { boundedTxn, joinRefused, joinTxn, tryTxn } from "./txns.js";
 
 /** The entry that a caller wants to put into each of its queues. */
@@ -34,6 +35,7 @@ export interface JoinWanted {
   readonly sticky?: boolean;
   /** How many may wait, with this entry. */
   readonly maxWaiting?: number | undefined;
+  readonly superseding?: Superseding | undefined;
   readonly limits: Partial<Pick<CallPolicy, "giveUpMs" | "again" | "what" | "onLeaseGone">>;
   readonly beside?: Beside | undefined;
   /** Called with the oldest entries of the queue if a try was not granted because of others. */
@@ -47,6 +49,16 @@ export interface Beside {
   answered(answer: TxnAnswer): void;
   /** All of it is in doubt, and must not stay. */
   readonly leaveBy: LeaveBy;
+}
+
+/** On which terms an entry joins its queue. */
+export interface Admission {
+  /** Before the first attempt. Rejects with what the caller gets instead of a place. */
+  begins?(): Promise<void>;
+  /** An attempt. Its answer shows the queue last, unless it puts the entry. The first one needs an empty queue. */
+  txn(entry: QueueEntry): Txn;
+  /** What the answer has shown, of this revision. @throws what the caller gets instead of a place. */
+  shown(kvs: readonly KeyValue[], revision: bigint): void;
 }
 
 /** A queue entry, and the result of its join. */
@@ -99,10 +111,10 @@ export class Joiner {
         // One that takes fewer permits than the call wants would be counted wrongly. It leaves after a TTL, as no call claims it.
         return parseEntryValue(entry.value).weighted?.weight === wanted.mode.weight;
       });
-      if (!adopted)
-        return wanted.maxWaiting === undefined
-          ? this.#put(wanted, JOIN)
-          : this.#putIfRoom(queue, wanted, wanted.maxWaiting).then((joined) => [joined]);
+      if (!adopted) {
+        const admission = wanted.superseding?.admission(queue) ?? roomIn(queue, wanted);
+        return admission ? this.#putIf(admission, queue, wanted) : this.#put(wanted, JOIN);
+      }
       return Promise.resolve([{ entry: own.adopt(adopted, wanted), result: UNKNOWN }]);
     } catch (error) {
       return Promise.reject(error);
@@ -245,17 +257,14 @@ export class Joiner {
     return retryAfter(KEY_TAKEN, () => this.#put(wanted, steps, true), retries);
   }
 
-  /**
-   * Joins only if fewer than `maxWaiting` entries wait. etcd can't compare a count, so each answer shows the queue, and the next attempt
-   * puts the entry only if none was put since: it fails only if another client has joined. The first one needs an empty queue.
-   */
-  async #putIfRoom(queue: Queue, wanted: JoinWanted, maxWaiting: number): Promise<Joined> {
+  /** Each answer shows the queue, and the next attempt joins it as it was shown: it fails only if another client has changed it. */
+  async #putIf(admission: Admission, queue: Queue, wanted: JoinWanted): Promise<readonly Joined[]> {
     const { lease } = this.table;
-    const { path, own } = queue;
-    let when: When = whenEmpty;
+    const { own } = queue;
+    await admission.begins?.();
     for (;;) {
       const entry = own.make(wanted);
-      const txn = boundedTxn(entry, when);
+      const txn = admission.txn(entry);
       let answer: TxnAnswer;
       try {
         answer = await lease.services.client.txn(txn, this.#policy(wanted, [entry]));
@@ -270,12 +279,10 @@ export class Joiner {
         if (!succeeded) entry.foundExecuted();
         const joined = entry.confirmed(revision);
         own.add(joined);
-        return joinedBy(joined, own, answer);
+        return [joinedBy(joined, own, answer)];
       }
       this.#undo([entry], ranges);
-      const waiting = waitingIn(path, wanted.mode, ranges.at(-1)?.kvs ?? []);
-      if (waiting >= maxWaiting) throw new QueueFullError(queue.name, maxWaiting, waiting);
-      when = () => [{ kind: "nothing since", ...queueRange(path), revision: header.revision }];
+      admission.shown(ranges.at(-1)?.kvs ?? [], header.revision);
     }
   }
 
@@ -348,6 +355,20 @@ function joinedBy(entry: JoinedEntry, own: SessionEntries, { succeeded, ranges }
   const result = entry.mode.joined(entry, found);
   if (result.state === "waiting") entry.foundBefore(result.predecessor.revision);
   return { entry, result, mismatch: entry.mismatchIn(found, true) };
+}
+
+/** Fewer than `maxWaiting` entries wait. etcd can't compare a count, so an attempt needs that no entry was put since it was counted. */
+function roomIn({ name, path }: Queue, { mode, maxWaiting }: JoinWanted): Admission | undefined {
+  if (maxWaiting === undefined) return undefined;
+  let when: When = whenEmpty;
+  return {
+    txn: (entry) => boundedTxn(entry, when),
+    shown(kvs, revision) {
+      const waiting = waitingIn(path, mode, kvs);
+      if (waiting >= maxWaiting) throw new QueueFullError(name, maxWaiting, waiting);
+      when = () => [{ kind: "nothing since", ...queueRange(path), revision }];
+    },
+  };
 }
 
 /** How many of these entries wait. Only the values of permits matter. */

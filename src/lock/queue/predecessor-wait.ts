@@ -52,8 +52,8 @@ const SLOW_GRAIN_MS = 500;
 export interface WaitOutcome {
   /** It is our turn, and our key was there when it came. */
   turnGranted(): void;
-  /** Our key is gone. */
-  keyGone(): void;
+  /** Our key is gone. `at`: the revision of its deletion, if a watch has reported that. */
+  keyGone(at?: bigint): void;
   waitFailed(error: Error): void;
 }
 
@@ -76,9 +76,6 @@ const TURN_MS = 4;
  * free permit within a second, and N waiters send 2.5 x ln(N) reads per second together.
  */
 const UNANNOUNCED_MS = 400;
-
-/** Its end, or its end after that of the entry before it, gives us our turn. */
-const mayDecide = ({ holder, before }: Predecessor): boolean => holder || before?.holder === true;
 
 /** What is known of the predecessor: see the table at the top. */
 type State = "unverified" | "verified" | "ended" | "over";
@@ -138,7 +135,8 @@ export class PredecessorWait implements TurnListener, Timed {
 
   /** Our own end comes first: the same revision may have ended the predecessor. */
   events(events: readonly WatchEvent[]): void {
-    if (events.some(({ kv }) => this.#isOwnEnd(kv))) return this.#end(() => this.outcome.keyGone());
+    const own = events.find(({ kv }) => this.#isOwnEnd(kv));
+    if (own) return this.#end(() => this.outcome.keyGone(own.kv.modRevision));
     // By the last read's description of the predecessor, which may stand for several entries.
     const ended = events.findLast(({ kv }) => this.#predecessor?.endedBy(kv));
     if (ended) this.#predecessorEnded(ended);
@@ -156,7 +154,7 @@ export class PredecessorWait implements TurnListener, Timed {
     const predecessor = this.#predecessor;
     if (!predecessor) return;
     const before = watchesBefore ? predecessor.before : undefined;
-    this.#follow(predecessor, { decides: decides || mayDecide(predecessor), before });
+    this.#follow(predecessor, { decides: decides || this.#mayDecide(predecessor), before });
     this.created();
   }
 
@@ -172,13 +170,18 @@ export class PredecessorWait implements TurnListener, Timed {
     this.#watches.cancel();
   }
 
+  /** Its end, or its end after that of the entry before it, gives us our turn. A call that may be overtaken has to hear of that at once. */
+  #mayDecide({ holder, before }: Predecessor): boolean {
+    return holder || before?.holder === true || this.entry.supersedes;
+  }
+
   #follow(predecessor: Predecessor, how: Partial<Following> = {}): void {
     this.#reading = undefined;
     this.#timers.delete(this);
     this.#predecessor = predecessor;
     this.#holdsSince = predecessor.holder ? 0n : undefined;
     this.#watches.follow(predecessor, {
-      decides: mayDecide(predecessor),
+      decides: this.#mayDecide(predecessor),
       before: predecessor.before,
       ...how,
     });
@@ -297,7 +300,7 @@ export class PredecessorWait implements TurnListener, Timed {
     this.ahead = ahead;
     const follows = this.#watches.follows(predecessor, this.#predecessor);
     // Far from its turn, a range would report the ends of many others.
-    const decides = mayDecide(predecessor) || (this.#watches.decides && ahead <= NEAR);
+    const decides = this.#mayDecide(predecessor) || (this.#watches.decides && ahead <= NEAR);
     if (!follows || decides !== this.#watches.decides) {
       this.#follow(predecessor);
       return this.created();

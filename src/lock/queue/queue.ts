@@ -13,7 +13,7 @@
 // (`Waiter.sessionEnded`).
 // Whatever entry is not wanted then is deleted by `leave`, which etcd must confirm, and whose answer wakes the next of ours. The entry of
 // a sticky lock may stay after a release, for the next of ours in line: see `Tenure`.
-import { KindMismatchError, QueueFullError } from "../../errors.js";
+import { KindMismatchError, QueueFullError, SupersededError } from "../../errors.js";
 import type { KeyValue, Txn, TxnAnswer } from "../../etcd/port.js";
 import type { CallPolicy } from "../../etcd/retry.js";
 import { parseEntryValue, pathOf, sessionRange } from "../../keys.js";
@@ -41,6 +41,7 @@ import {
 import { PredecessorWait } from "./predecessor-wait.js";
 import { KeyNumbers, SessionEntries } from "./session-entries.js";
 import { Stickiness, Tenure } from "./tenure.js";
+import type { Superseding } from "./superseding.js";
 import { announceGrantTxn, downgradeTxn, leaveTxn } from "./txns.js";
 import { LocalLine, LocalSuccessors, Waiter, type WaiterOptions } from "./waiter.js";
 
@@ -81,6 +82,8 @@ export class Queue {
   /** The keys that may stay with the session, or do. */
   #tenures: readonly Tenure[] = NO_TENURES;
   #joining = false;
+  /** The last caller with `supersede`. */
+  #newest = 0;
   #trying = 0;
   #waiting = 0;
 
@@ -96,6 +99,10 @@ export class Queue {
   /** Adds a caller at the end of the local line; it waits for its turn. */
   join(options: JoinOptions = {}): Waiter {
     const waiter = new Waiter(this, options.mode ?? exclusive, options);
+    if (options.superseding && !this.#isNewest(options.superseding)) {
+      this.#refuse(waiter, new SupersededError(this.name, this.lease.owner));
+      return waiter;
+    }
     this.lease.waits.add(waiter);
     this.#line.add(waiter);
     // It waits for the key of a tenure, or for its end.
@@ -291,9 +298,10 @@ export class Queue {
   #join(waiter: Waiter): Promise<void> {
     const { mode, kind, options } = waiter;
     const limits = { again: () => !waiter.gaveUp };
-    const { value, reason, about, maxWaiting } = options;
+    const { value, reason, about, maxWaiting, superseding } = options;
     const sticky = waiter.sticky && this.owner.stickiness.begins(this.name);
-    const wanted = { names: [this.name], mode, kind, value, reason, about, limits, sticky, maxWaiting };
+    const said = { value, reason, about, sticky };
+    const wanted = { names: [this.name], mode, kind, ...said, limits, maxWaiting, superseding };
     const isBounded = maxWaiting !== undefined;
     const follows = this.#leaving?.size && (isBounded || (!mode.shared && this.own.staying.length === 0));
     const behind = isBounded ? this.#line.bounded : undefined;
@@ -316,10 +324,24 @@ export class Queue {
   #refuseFull(waiter: Waiter, waiting: number): boolean {
     const { maxWaiting = Infinity } = waiter.options;
     if (waiting < maxWaiting) return false;
+    this.#refuse(waiter, new QueueFullError(this.name, maxWaiting, waiting));
+    return true;
+  }
+
+  /** A caller in line. */
+  #refuse(waiter: Waiter, error: Error): void {
     this.#line.remove(waiter);
     this.lease.waits.delete(waiter);
-    waiter.fail(new QueueFullError(this.name, maxWaiting, waiting));
+    waiter.fail(error);
     waiter.options.onJoined?.();
+  }
+
+  /** Ends the older callers in line. The keys of those that have joined are deleted by its own join. False: it has lost its session, and a newer one has come. */
+  #isNewest({ order }: Superseding): boolean {
+    if (order < this.#newest) return false;
+    this.#newest = order;
+    const { owner } = this.lease;
+    for (const older of this.#line.superseding) this.#refuse(older, new SupersededError(this.name, owner));
     return true;
   }
 
@@ -351,6 +373,7 @@ export class Queue {
 
   #arrived(waiter: Waiter, { entry, result, mismatch }: Joined): void {
     if (result.state !== "unknown") waiter.options.onAhead?.(result.state === "waiting" ? result.ahead : 0);
+    waiter.options.superseding?.joined(entry);
     // `over` reads the clock and ends the wait: the process may have been suspended before this answer was read.
     if (waiter.gaveUp || this.lease.over) {
       this.#waiting--;
@@ -365,9 +388,10 @@ export class Queue {
     // A permit that stays, and could not be taken yet, may be the one that it waits for.
     this.#endKept();
     const below = this.own.followedBy(entry);
-    if (below) {
-      const mismatch = this.own.mismatch(waiter.kind, [below]);
-      if (mismatch) return this.failed(waiter, entry, mismatch);
+    const mismatch = below && this.own.mismatch(waiter.kind, [below]);
+    if (mismatch) return this.failed(waiter, entry, mismatch);
+    // One that may be overtaken watches its own key.
+    if (below && !entry.supersedes) {
       waiter.stage = { at: "local", entry, below };
       this.#followers.add(waiter, entry, below);
       this.owner.placeAudit.begin();
@@ -378,8 +402,9 @@ export class Queue {
     waiter.stage = { at: "turn", entry, wait };
   }
 
-  /** The key of a waiting entry was deleted. */
-  joinAnew(waiter: Waiter, entry: JoinedEntry): void {
+  /** The key of a waiting entry was deleted, at this revision if that is known. */
+  joinAnew(waiter: Waiter, entry: JoinedEntry, at?: bigint): void {
+    waiter.options.superseding?.lostKey(at);
     this.#stopWaiting(waiter);
     this.#waiting--;
     this.#line.addAgain(waiter);

@@ -158,7 +158,7 @@ export class SeenEntry {
 }
 
 /** Cuts between two characters, never within one. */
-function cut(text: string): string {
+export function cut(text: string): string {
   // Not by a TextEncoder: some test environments have none. A part of the longer string would keep all of it in memory.
   if (Buffer.byteLength(text) <= MAX_TEXT_BYTES) return text;
   const bytes = Buffer.alloc(MAX_TEXT_BYTES);

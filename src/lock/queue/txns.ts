@@ -1,5 +1,5 @@
 import { EtcdRefusedError } from "../../errors.js";
-import { LeaseNotFoundError, type Operation, type Range, type Txn } from "../../etcd/port.js";
+import { type KeyValue, LeaseNotFoundError, type Operation, type Range, type Txn } from "../../etcd/port.js";
 import { deletion } from "../session/cleanup.js";
 import type { DelayLease } from "../session/delay-lease.js";
 import type { Lease } from "../session/lease.js";
@@ -38,6 +38,13 @@ const wholeQueue = (path: string, { permits }: LockMode): Range => ({
   ...(permits === undefined ? { keysOnly: true, limit: MOST_KEYS } : { limit: MOST }),
 });
 
+/** With the values, which show who may be overtaken. */
+export const newestIn = (path: string): Range => ({
+  ...queueRange(path),
+  order: "newest first",
+  limit: MOST,
+});
+
 const delayKeys = (entries: readonly QueueEntry[]): readonly string[] =>
   entries.flatMap(({ delayKey }) => delayKey ?? []);
 
@@ -68,6 +75,14 @@ export function boundedTxn(entry: QueueEntry, when: When): Txn {
   const join = joinTxn([entry], mode.readsToJoin(entry));
   const compare = [...join.compare, ...when(entry)];
   return { ...join, compare, failure: [...join.failure, { kind: "range", ...wholeQueue(path, mode) }] };
+}
+
+/** Deletes these keys and joins, if `when` holds. Otherwise it writes nothing, and reads the queue last, the newest first. */
+export function supersedingTxn(entry: QueueEntry, when: When, overtaken: readonly KeyValue[]): Txn {
+  const { compare, success, failure, queues } = boundedTxn(entry, when);
+  const deletes = overtaken.map(({ key }) => ({ kind: "delete", key }) as const);
+  const read = { kind: "range", ...newestIn(entry.path) } as const;
+  return { queues, compare, success: [...deletes, ...success], failure: [...failure.slice(0, -1), read] };
 }
 
 /** Compares that the entry is there, and reads its key if it is not: the callers add what they do under the hold. */

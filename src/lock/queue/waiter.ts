@@ -7,6 +7,7 @@ import { type About, type JoinedEntry, kindOf, type QueueEntry } from "./entry.j
 import type { LockMode } from "./lock-mode.js";
 import type { PredecessorWait, WaitOutcome } from "./predecessor-wait.js";
 import type { Queue } from "./queue.js";
+import type { Superseding } from "./superseding.js";
 
 /** The state of a waiter. */
 type Stage =
@@ -37,6 +38,8 @@ export interface WaiterOptions {
   readonly maxWaiting?: number | undefined;
   /** What a candidate says of itself. */
   readonly about?: About | undefined;
+  /** It overtakes the older calls of its kind that wait. */
+  readonly superseding?: Superseding | undefined;
   /** Called when its entry is in the queue or never will be: later calls can no longer come before it. */
   readonly onJoined?: () => void;
   /** Called with the number of entries that must end before its own, if the answer to its join shows it. */
@@ -129,8 +132,8 @@ export class Waiter implements Dependent, AuditedWait, WaitOutcome {
     this.queue.turnCame(this, this.#turn);
   }
 
-  keyGone(): void {
-    this.queue.joinAnew(this, this.#turn);
+  keyGone(at?: bigint): void {
+    this.queue.joinAnew(this, this.#turn, at);
   }
 
   waitFailed(error: Error): void {
@@ -192,9 +195,16 @@ export class LocalLine {
 
   /** The callers that join only if there is room. */
   get bounded(): readonly Waiter[] {
-    return [...this.#again, ...(this.#new ?? NOBODY)].filter(
-      ({ options }) => options.maxWaiting !== undefined,
-    );
+    return this.#with("maxWaiting");
+  }
+
+  /** The callers that a newer one of their kind overtakes. */
+  get superseding(): readonly Waiter[] {
+    return this.#with("superseding");
+  }
+
+  #with(option: "maxWaiting" | "superseding"): readonly Waiter[] {
+    return [...this.#again, ...(this.#new ?? NOBODY)].filter(({ options }) => options[option] !== undefined);
   }
 
   get first(): Waiter | undefined {

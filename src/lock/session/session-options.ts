@@ -58,6 +58,17 @@ export interface LockWaitOptions extends QueueWaitOptions {
   readonly maxWaiting?: number | undefined;
 }
 
+/** The options of a call that waits for a Mutex. */
+export interface MutexWaitOptions extends LockWaitOptions {
+  /**
+   * The newest caller wins: older calls with this option that wait for the lock, in all processes, end with a SupersededError, and this
+   * one takes their place behind the holder and the callers without the option. The holder keeps the lock; `lock.onWanted` tells it. A free lock costs one request, a place in
+   * the queue two. A call that joins again, as with `rejoin`, ends if a newer one is there. Excludes `maxWaiting` and a sticky Mutex.
+   * @default false
+   */
+  readonly supersede?: boolean | undefined;
+}
+
 export interface CloseOptions {
   /**
    * Milliseconds, 0 or more. `close` refuses new calls, keeps renewing until every hold is released or this time has

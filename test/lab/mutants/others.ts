@@ -373,7 +373,7 @@ export const OTHERS: readonly Mutant[] = [
     patches: [
       {
         file: "lock/queue/join.js",
-        from: 'when = () => [{ kind: "nothing since", ...queueRange(path), revision: header.revision }];',
+        from: 'when = () => [{ kind: "nothing since", ...queueRange(path), revision }];',
         to: "when = () => [];",
       },
     ],

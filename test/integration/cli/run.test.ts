@@ -186,6 +186,19 @@ describe("the wait for the lock", () => {
     expect((await waits.ended).code).toBe(3);
   });
 
+  test("ends at once with 75 where --supersede lets a newer one take its place", async () => {
+    const lock = await new Mutex(cluster, "newest").lock();
+    const older = start(["newest", "--supersede", ...script("exit 3")]);
+    await older.says("held by");
+    const newer = start(["newest", "--supersede", "--owner", "ci/4712", ...script("exit 4")]);
+
+    const ended = await older.ended;
+    expect(ended.code).toBe(75);
+    expect(ended.stderr).toContain('Superseded by a newer call for "newest" of "ci/4712"');
+    await lock.release();
+    expect((await newer.ended).code).toBe(4);
+  });
+
   test("is reported in lines, in JSON lines, or in one line of a terminal that the command's output replaces", async () => {
     const mutex = new Mutex(cluster, "told");
     const lock = await mutex.lock();

@@ -38,6 +38,8 @@ interface Wanted {
   readonly waitMs: number | undefined;
   readonly reason: string | undefined;
   readonly maxWaiting: number | undefined;
+  /** undefined: it may wait for any lock. */
+  readonly supersede: true | undefined;
 }
 
 interface Modes {
@@ -54,8 +56,8 @@ async function acquire(
   const { wait, attempt } = modesOf(cluster, wanted);
   if (wanted.waitMs === 0) return attempt({ signal });
   // An outage that costs the waiter its lease costs it its place, not the wait.
-  const { waitMs: timeoutMs, reason, maxWaiting } = wanted;
-  const limits = { signal, timeoutMs, rejoin: true, reason, maxWaiting };
+  const { waitMs: timeoutMs, reason, maxWaiting, supersede } = wanted;
+  const limits = { signal, timeoutMs, rejoin: true, reason, maxWaiting, ...(supersede && { supersede }) };
   return whileReporting(cluster, wanted, { reporter, call: () => wait(limits) });
 }
 
@@ -76,6 +78,7 @@ const FLAGS = {
   wait: { value: "DURATION", text: "the longest time to wait for the lock; after it, exit code 75" },
   try: { text: "do not wait: exit code 75 if the lock is taken" },
   "max-waiting": { value: "N", text: "exit code 75 at once if N wait already, 1 to 1000" },
+  supersede: { text: "end those with --supersede that wait already, with exit code 75" },
   shared: { text: "hold the lock as a reader, beside other readers" },
   permits: { value: "N", text: "hold one of N permits, 1 to 1000" },
   ...PACE_FLAGS,
@@ -104,7 +107,7 @@ export const run = command({
     "With --keep-output, a call whose command does not run replays the output of the one that did, and exits with its code, also if that is not 0.",
     "With --on-wanted, the command gets the signal, once, when another client waits: it may end, so that the lock is free. A client " +
       "that waits already at the start counts, too. A command that goes on keeps the lock.",
-    "Exit codes: the command's own; 128 plus the number of the signal that ended it; 75 lock not acquired in time, or the queue is full; 76 the lock was " +
+    "Exit codes: the command's own; 128 plus the number of the signal that ended it; 75 lock not acquired in time, the queue is full, or a newer one has come; 76 the lock was " +
       "lost or --max-hold has passed; 126 not executable; 127 no such command.",
   ],
   flags: FLAGS,
@@ -141,6 +144,9 @@ function wantedOf(name: string, flags: Given<typeof FLAGS>): Wanted {
   if (flags.try && flags["max-waiting"] !== undefined)
     throw usageError("--try and --max-waiting exclude each other");
   if (flags.try && flags.reason !== undefined) throw usageError("--reason and --try exclude each other");
+  for (const other of ["try", "max-waiting", "shared", "permits"] as const)
+    if (flags.supersede && flags[other] !== undefined)
+      throw usageError(`--supersede and --${other} exclude each other`);
   if (flags.shared && flags.permits !== undefined)
     throw usageError("--shared and --permits exclude each other");
   if (flags["release-delay"] !== undefined && flags.permits !== undefined)
@@ -152,7 +158,8 @@ function wantedOf(name: string, flags: Given<typeof FLAGS>): Wanted {
   const bound = flags["max-waiting"];
   const maxWaiting =
     bound === undefined ? undefined : parseInteger("max-waiting", bound, { min: 1, max: 1000 });
-  return { name, shared: flags.shared === true, permits, waitMs, reason, maxWaiting };
+  const { supersede } = flags;
+  return { name, shared: flags.shared === true, permits, waitMs, reason, maxWaiting, supersede };
 }
 
 /** Names the holder if etcd tells it: the lock may have been released since. */

@@ -64,7 +64,8 @@ const MAX_WAIT_MS = 2_147_483_647;
 
 /** Other ways to take the lock, and what a call of `once` has not. */
 type OtherFlags = {
-  readonly [K in "shared" | "permits" | "try" | "reason" | "wait" | "max-waiting"]: string | true | undefined;
+  readonly [K in "shared" | "permits" | "try" | "reason" | "wait" | "max-waiting" | "supersede"]:
+    string | true | undefined;
 };
 
 /** Undefined without `--once`. @throws {CliError} */
@@ -74,7 +75,7 @@ export function slotOf(flags: SlotFlags & OtherFlags): Slot | undefined {
       if (flags[flag] !== undefined) throw usageError(`--${flag} needs --once`);
     return undefined;
   }
-  for (const other of ["shared", "permits", "try", "reason", "max-waiting"] as const)
+  for (const other of ["shared", "permits", "try", "reason", "max-waiting", "supersede"] as const)
     if (flags[other] !== undefined) throw usageError(`--once and --${other} exclude each other`);
   const rerun = chosen("rerun", flags.rerun ?? "never", RERUN);
   const ifHeld = chosen("if-held", flags["if-held"] ?? "wait", IF_HELD);

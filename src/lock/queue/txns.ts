@@ -80,7 +80,9 @@ export function boundedTxn(entry: QueueEntry, when: When): Txn {
 /** Deletes these keys and joins, if `when` holds. Otherwise it writes nothing, and reads the queue last, the newest first. */
 export function supersedingTxn(entry: QueueEntry, when: When, overtaken: readonly KeyValue[]): Txn {
   const { compare, success, failure, queues } = boundedTxn(entry, when);
-  const deletes = overtaken.map(({ key }) => ({ kind: "delete", key }) as const);
+  // One of ours that has left since has freed its number, and etcd rejects a transaction that names a key twice.
+  const others = overtaken.filter(({ key }) => ![entry.key, entry.delayKey].includes(key.toString()));
+  const deletes = others.map(({ key }) => ({ kind: "delete", key }) as const);
   const read = { kind: "range", ...newestIn(entry.path) } as const;
   return { queues, compare, success: [...deletes, ...success], failure: [...failure.slice(0, -1), read] };
 }

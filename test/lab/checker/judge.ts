@@ -10,6 +10,7 @@ import { noFalseLoss } from "./false-loss.js";
 import { Figures } from "./figures.js";
 import { observersAgree, proclaimedOnce } from "./leader-rules.js";
 import { grantedIsHeld, signalIsNotLate } from "./held-rules.js";
+import { newestWins } from "./newest-rules.js";
 import { nothingLeftBehind } from "./leftovers.js";
 import { lossIsToldInTime } from "./loss.js";
 import { healthyMajorityServes } from "./refusal-rules.js";
@@ -55,6 +56,7 @@ const RULES = {
     },
     ...{ I29: answersAreKept, I30: runsOnce, I31: marksEnd },
     I32: queuesAreBounded,
+    I33: newestWins,
     crash: noCrash,
   },
 } satisfies Record<string, Rule>;

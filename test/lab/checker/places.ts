@@ -15,6 +15,8 @@ export interface Place extends Slot {
   readonly weight: number;
   /** It may stay while nobody has the lock. */
   readonly sticky: boolean;
+  /** A newer call may take its place. */
+  readonly supersedes: boolean;
   readonly seen: bigint;
   /** When its key was first put again. This is how a waiter for a permit announces its grant. */
   readonly announcedSeen: bigint | undefined;
@@ -226,9 +228,10 @@ interface Said {
   readonly permits?: unknown;
   readonly weighted?: { readonly permits?: unknown; readonly weight?: unknown };
   readonly sticky?: unknown;
+  readonly supersede?: unknown;
 }
 
-function saidIn(value: string): Pick<Place, "owner" | "permits" | "weight" | "sticky"> {
+function saidIn(value: string): Pick<Place, "owner" | "permits" | "weight" | "sticky" | "supersedes"> {
   try {
     const said = JSON.parse(value) as Said | null;
     const { permits, weight = 1 } = said?.weighted ?? { permits: said?.permits };
@@ -237,8 +240,9 @@ function saidIn(value: string): Pick<Place, "owner" | "permits" | "weight" | "st
       permits: typeof permits === "number" ? permits : undefined,
       weight: typeof weight === "number" ? weight : 1,
       sticky: said?.sticky === true,
+      supersedes: said?.supersede === true,
     };
   } catch {
-    return { owner: undefined, permits: undefined, weight: 1, sticky: false };
+    return { owner: undefined, permits: undefined, weight: 1, sticky: false, supersedes: false };
   }
 }

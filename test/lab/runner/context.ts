@@ -25,6 +25,8 @@ export interface Context {
   readonly sticky: boolean;
   /** No call joins a queue in which so many wait. */
   readonly maxWaiting?: number | undefined;
+  /** Most calls end the older ones that wait. */
+  readonly newest?: boolean | undefined;
   /** Of each group of shards. */
   readonly shards: number;
   /** So long the members of a group stay when nothing new happens any more. */

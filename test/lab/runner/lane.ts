@@ -201,8 +201,9 @@ export class Lane {
 
   async #lock(subject: Subject, ops: readonly Op[], way: Way): Promise<Grip> {
     const random = this.#random;
-    const { maxWaiting } = this.#context;
-    const bound = maxWaiting === undefined ? undefined : { maxWaiting };
+    const { maxWaiting, newest } = this.#context;
+    const limit = maxWaiting === undefined ? undefined : { maxWaiting };
+    const bound = newest && random.chance(0.8) ? { supersede: true } : limit;
     // Half of the time so early that the join is still in progress.
     const soon = random.chance(0.5);
     if (way === "timeout") return subject.lock({ ...bound, timeoutMs: random.between(1, soon ? 4 : 1500) });

@@ -67,8 +67,8 @@ export interface Subject {
   readonly owner?: string;
   /** Calls without a limit are those of `during`. */
   readonly inside?: true;
-  /** `maxWaiting`: of one name only. */
-  lock(options?: WaitOptions & { readonly maxWaiting?: number }): Promise<Grip>;
+  /** `maxWaiting`: of one name only; `supersede`: of a mutex. */
+  lock(options?: WaitOptions & { readonly maxWaiting?: number; readonly supersede?: boolean }): Promise<Grip>;
   tryLock?(options: WaitOptions): Promise<Grip | undefined>;
   readonly during?: (work: (grip: Grip) => Promise<void>) => Promise<void>;
 }

@@ -11,6 +11,7 @@ import {
   withResults,
   withShards,
   withBounds,
+  withNewest,
   withSticky,
   withWeights,
   withWanted,
@@ -35,6 +36,8 @@ export interface Choice {
   readonly bounded: boolean;
   /** Calls take several permits at once. */
   readonly weighted: boolean;
+  /** Most calls end the older ones that wait. */
+  readonly newest: boolean;
   /** Members of groups share out shards. */
   readonly shards: boolean;
   /** Callers of `once` and `share` keep results. */
@@ -55,13 +58,14 @@ export const KINDS = [
   "sticky",
   "bounded",
   "weighted",
+  "newest",
   "shards",
   "results",
 ] as const;
 
 export function settingOf(seed: number, choice: Choice): SimOptions {
   const { build, short, transport, workers, crashes, wanted, sticky } = choice;
-  const { bounded, weighted, shards, results, only, processes } = choice;
+  const { bounded, weighted, newest, shards, results, only, processes } = choice;
   const chosen = (short ? shortOf : swarmOf)(String(seed));
   const carried = transport ? overTransport(chosen) : chosen;
   const renewed = workers ? withWorkers(carried) : carried;
@@ -70,7 +74,8 @@ export function settingOf(seed: number, choice: Choice): SimOptions {
   const kept = sticky ? withSticky(told) : told;
   const limited = bounded ? withBounds(kept) : kept;
   const heavy = weighted ? withWeights(limited) : limited;
-  const shared = shards ? withShards(heavy) : heavy;
+  const latest = newest ? withNewest(heavy) : heavy;
+  const shared = shards ? withShards(latest) : latest;
   const swarm = results ? withResults(shared) : shared;
   return { ...swarm, build, only, processes: processes ?? swarm.processes };
 }

@@ -21,6 +21,7 @@ const USAGE = `npm run sim -- [options]
   --sticky      the keys of locks may stay with their sessions after a release
   --bounded     calls join a queue only if few wait in it
   --weighted    calls take several permits of a semaphore at once
+  --newest      most calls of a mutex end the older ones that wait
   --shards      members of a group share out shards, work on them, and come and go
   --results     callers of once and share keep results, and give them to one another
   --live        each run is judged during the run as well, and ends when a violation is noticed
@@ -46,6 +47,7 @@ interface Flags {
   readonly sticky: boolean;
   readonly bounded: boolean;
   readonly weighted: boolean;
+  readonly newest: boolean;
   readonly shards: boolean;
   readonly results: boolean;
   readonly live: boolean;
@@ -77,6 +79,7 @@ async function main(): Promise<void> {
         sticky: flag,
         bounded: flag,
         weighted: flag,
+        newest: flag,
         shards: flag,
         results: flag,
         live: flag,

@@ -43,6 +43,8 @@ export interface SimOptions {
   readonly sticky?: boolean;
   /** No call joins a queue in which so many wait. */
   readonly maxWaiting?: number | undefined;
+  /** Most calls end the older ones that wait. */
+  readonly newest?: boolean | undefined;
   /** Of each group of shards. Default: 8. */
   readonly shards?: number | undefined;
   /** Over the client's own HTTP/2 and gRPC. Default: the simulation takes their place. */

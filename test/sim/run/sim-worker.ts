@@ -28,6 +28,7 @@ export interface Work {
   readonly wanted?: boolean | undefined;
   readonly sticky?: boolean | undefined;
   readonly maxWaiting?: number | undefined;
+  readonly newest?: boolean | undefined;
   readonly shards?: number | undefined;
   readonly calmMs: number;
   readonly valueBytes?: number | undefined;
@@ -107,6 +108,7 @@ export class SimWorker {
       wanted = false,
       sticky = false,
       maxWaiting,
+      newest,
       history,
       shards = 8,
       calmMs,
@@ -125,6 +127,7 @@ export class SimWorker {
         wanted,
         sticky,
         maxWaiting,
+        newest,
         time,
         shards,
         calmMs,

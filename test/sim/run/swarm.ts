@@ -138,6 +138,13 @@ export const withWeights = (setting: Omit<SimOptions, "build">): Omit<SimOptions
   sticky: false,
 });
 
+/** The same run of calls most of which end the older ones that wait. */
+export function withNewest(setting: Omit<SimOptions, "build">): Omit<SimOptions, "build"> {
+  const random = new Random(setting.seed).fork("newest");
+  const [processes, lanes, names] = [2 + random.int(4), 1 + random.int(4), random.pick([1, 1, 2])];
+  return { ...setting, newest: true, of: "mutex", processes, lanes, names, sticky: false };
+}
+
 /** The same run of members that share out shards. */
 export function withShards(setting: Omit<SimOptions, "build">): Omit<SimOptions, "build"> {
   const random = new Random(setting.seed).fork("shards");

@@ -389,4 +389,22 @@ export const OTHERS: readonly Mutant[] = [
       },
     ],
   },
+  {
+    name: "holder-superseded",
+    wrong: "deletes the entries that waited when it looked, although the holder may have left since",
+    patches: [
+      { file: "lock/queue/superseding.js", from: "if (guard && overtaken.length > 0)", to: "if (false)" },
+    ],
+  },
+  {
+    name: "older-call-left-waiting",
+    wrong: "deletes those that waited when it looked, whoever has joined since",
+    patches: [
+      {
+        file: "lock/queue/superseding.js",
+        from: 'asShown = [{ kind: "nothing since", ...queueRange(path), revision }];',
+        to: "asShown = [];",
+      },
+    ],
+  },
 ];

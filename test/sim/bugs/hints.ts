@@ -20,6 +20,7 @@ const LONGEST_VALUE = 65_536;
 const DELAYED: Hints = { ttlSeconds: 3, releaseDelayMs: 3000 };
 
 /** Two processes that take the same locks again and again. */
+const NEWEST: Ground = at({ ...MANY, names: 1, newest: true, ...OFTEN });
 const KEPT: Ground = at({
   ...{
     of: "mutex",
@@ -143,6 +144,8 @@ export const MUTANT_HUNTS: Readonly<Record<string, Ground>> = {
     ...{ of: "mutex", sticky: true, processes: 2, lanes: 1, names: 1, camp: 0, gapMs: [100, 400], quiet: 0 },
     ...{ calls: 200, faults: ["link-cut", "restart-etcd"] },
   }),
+  "holder-superseded": NEWEST,
+  "older-call-left-waiting": NEWEST,
   "full-queue-entered": at({ ...MANY, of: "mutex", names: 1, maxWaiting: 1, ...OFTEN }),
   "transfer-to-a-dead-candidate": { workload: "transfers" },
   "guard-outlives-its-hold": at({

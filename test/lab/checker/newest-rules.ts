@@ -10,7 +10,8 @@ export const newestWins: Rule = ({ places }) =>
     queue.flatMap((place) => (place.supersedes ? besides(queue, place) : [])),
   );
 
-const waitsAt = ({ headSince = Infinity }: Place, revision: bigint): boolean => headSince > revision;
+const waitsAt = ({ headSince }: Place, revision: bigint): boolean =>
+  headSince === undefined || headSince > revision;
 
 function besides(queue: readonly Place[], { key, create }: Place): Finding[] {
   const found = (other: Place, what: string): Finding => ({

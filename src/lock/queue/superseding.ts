@@ -46,10 +46,18 @@ export class Superseding {
     const { path } = queue;
     let overtaken = NOBODY;
     let asShown: readonly Compare[] | undefined;
+    let shownAt: bigint | undefined;
+    let last: QueueEntry | undefined;
     return {
       begins: () => this.#assertNewest(queue),
-      txn: (entry: QueueEntry): Txn => supersedingTxn(entry, asShown ? () => asShown! : whenEmpty, overtaken),
+      txn: (entry: QueueEntry): Txn => {
+        last = entry;
+        return supersedingTxn(entry, asShown ? () => asShown! : whenEmpty, overtaken);
+      },
       shown: (kvs, revision) => {
+        // An attempt without an answer may have joined, and been overtaken since.
+        if (last?.inDoubt && this.#own.length === 0 && shownAt !== undefined) this.#own.push(shownAt);
+        shownAt = revision;
         const calls = this.#assertNone(queue, kvs);
         // The holder, and its delay key. In a longer queue than the answer, an entry before all of these that may be deleted.
         const guard = kvs.at(-1);

@@ -311,6 +311,24 @@ describe("a call with supersede", () => {
     },
   );
 
+  test("that joined without an answer, and was overtaken, does not overtake the newer one when it asks again", async () => {
+    const name = "newest/unanswered";
+    await using behind = await behindProxy(two.etcd, name, 600);
+    await using lock = await new Mutex(two.holder, name).lock();
+    // The first one finds the lock taken.
+    const second = (request: Buffer, n: number) => n === 2 && request.includes(`${name}/`);
+    behind.proxy.rule({ path: "/etcdserverpb.KV/Txn", act: "drop-answer", when: second, times: 1 });
+    const older = reasonOf(newest(behind.session, name));
+    const last = await joined(name, lock.fence);
+    const call = newest(two.session, name);
+    const mine = await joined(name, last);
+    expect(await older).toEqual(superseded(name, two.session.owner));
+    await lock.release();
+    const granted = await call;
+    expect(granted.fence).toBe(mine);
+    await granted.release();
+  });
+
   test("deletes the delay keys of those that it overtakes, and not that of the holder", async () => {
     const name = "newest/delay";
     await using cluster = connect({ hosts: two.etcd.endpoints });

@@ -165,7 +165,7 @@ async function grantLeaseOnce(
   const stop = aborts.add(signal, () => void (wanted.mayExist || unsent.abort(signal.reason)));
   // The probe travels with the grant, in one round trip. No lease of a proxy is used: it is granted again by another member.
   const attempt = async (member: Member, options: CallOptions): Promise<LeaseAnswer> => {
-    const probe = keepalive.assertDirect(member, { ...options, timeoutMs: client.requestTimeoutMs });
+    const probe = keepalive.assertDirect(member, { ...options, signal, timeoutMs: client.requestTimeoutMs });
     sent = clock.now();
     // Also if it is rejected: an intermediary may have replaced the answer to an executed grant.
     const onSent = (): void => {

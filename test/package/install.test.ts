@@ -11,7 +11,7 @@ import { buildPackage } from "../support/fixtures/examples.js";
 const ROOT = fileURLToPath(new URL("../../", import.meta.url));
 const RUN_MS = 60_000;
 /** With room for growth; who raises it sees what it costs. */
-const MOST_KB = 830;
+const MOST_KB = 920;
 
 interface Manifest {
   readonly dependencies?: unknown;

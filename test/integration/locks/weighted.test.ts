@@ -446,7 +446,8 @@ describe("a queue of another kind", () => {
   ])("is one with a value that no client of ours writes, such as one that %s", async (what, value) => {
     const name = `hostile/${what.replaceAll(" ", "-")}`;
     const { stdout } = await two.etcd.etcdctl(["lease", "grant", "60"]);
-    const [, id = ""] = /lease (\w+) granted/.exec(stdout) ?? [];
+    // etcdctl prints an ID with its leading zeros, which no key has.
+    const [, id = ""] = /lease 0*(\w+) granted/.exec(stdout) ?? [];
     const entry = { owner: "x", since: new Date().toISOString(), id: "1a", weighted: value };
     await two.etcd.etcdctl(["put", `${name}/${id}`, JSON.stringify(entry), `--lease=${id}`]);
 
@@ -540,7 +541,10 @@ describe("more entries than a join reads", () => {
     const hold = await semaphore.acquire({ weight: 5 });
     await until(async () => (await again.read())["revisions"] === 2);
 
-    expect(await again.read()).toMatchObject({ Txn: 2, Range: 1, revisions: 2 });
+    const spent = await again.read();
+    expect(spent).toMatchObject({ Range: 1, revisions: 2 });
+    // On a busy machine, an attempt may be repeated, which writes nothing.
+    expect([2, 3]).toContain(spent["Txn"]);
     await releaseAll([hold, ...light]);
   });
 

@@ -27,7 +27,7 @@ async function inLine(name: string, calls: readonly (() => Promise<Hold>)[]): Pr
 /** The entry of a client that has joined the queue and died: nobody announces its grant. Returns its lease. */
 async function putDead(name: string, permits: number): Promise<string> {
   const { stdout } = await two.etcd.etcdctl(["lease", "grant", "60"]);
-  const [, id = ""] = /lease (\w+) granted/.exec(stdout) ?? [];
+  const [, id = ""] = /lease 0*(\w+) granted/.exec(stdout) ?? [];
   const value = { owner: "dead", since: new Date().toISOString(), id: "dead", permits };
   await two.etcd.etcdctl(["put", `${name}/${id}`, JSON.stringify(value), `--lease=${id}`]);
   return id;

@@ -1,7 +1,7 @@
 import type { Header, Range, Txn } from "../../../../src/etcd/port.js";
 import type { EventOf } from "../events.js";
 import { Rejected } from "../rejected.js";
-import { leaseOf, nameOf } from "./places.js";
+import { folderOf, leaseOf, nameOf, type SharedPlace } from "./places.js";
 import type { SharedQueues } from "./queues.js";
 import { readerOf, sharedRequestOf, type SharedRequest } from "./requests.js";
 
@@ -21,6 +21,17 @@ function createdBy(request: SharedRequest, { succeeded, header, ranges }: TxnAns
   // A try that is sent again reads the key that the first one has put: nothing was in its way then.
   const mine = request.is === "try" ? ranges[0]?.kvs[0] : undefined;
   return mine?.value === request.value ? Number(mine.createRevision) : 0;
+}
+
+/** Whether `value` is that of this writer, as it has become a reader. */
+function isDowngraded({ key, value: before }: SharedPlace, value: string): boolean {
+  const [{ id }, now] = [before, value].map((each) => JSON.parse(each) as Said) as [Said, Said];
+  return folderOf(key).folder === "/write" && now.downgraded === true && now.id === id;
+}
+
+interface Said {
+  readonly id?: string;
+  readonly downgraded?: boolean;
 }
 
 /** The transactions and reads that clients send, and the answers that they get. */
@@ -50,11 +61,11 @@ export class CallCheck {
     this.queues.writes.sent(request);
   }
 
-  /** A permit that waited announces its grant: it changes nothing but the revision of its key. */
+  /** A permit that waited announces its grant: it changes nothing but the revision of its key. A writer becomes a reader. */
   #announced(what: string, { key, created, value }: Extract<SharedRequest, { is: "announcement" }>): void {
     const queue = this.queues.ofKey(key);
     const place = queue.at(key, created);
-    if (!place || place.value !== value) throw new Rejected(`${what}: there was no such place`, []);
+    if (!place || (place.value !== value && !isDowngraded(place, value))) throw new Rejected(`${what}: there was no such place`, []);
     this.queues.evidence.assertAdmitted(what, place, queue);
   }
 

@@ -76,7 +76,8 @@ class AdmissionCheck {
     const what = `etcd puts ${key} at revision ${revision}`;
     const old = queue.livingAt(key);
     this.#queues.writes.put(what, { key, value: kv.value, created: old?.created ?? 0 });
-    if (!old) queue.put(key, kv.value, revision);
+    if (old) queue.putAgain(old, kv.value, revision);
+    else queue.put(key, kv.value, revision);
   }
 
   #deleted(queue: SharedQueue, of: { key: string; revision: number; excused: boolean }): void {

@@ -54,7 +54,7 @@ export class Evidence {
     const watches = this.#reads.get(call) ?? [];
     this.#reads.delete(call);
     place.shown.read = Math.max(place.shown.read, revision);
-    const blocker = queue.blockerOf(place, queue.livingAtRevision(revision));
+    const blocker = queue.blockerOf(place, queue.livingAtRevision(revision), revision);
     const at = (key: string): boolean =>
       watches.some((watch) => covers(watch, key) && watch.createdAt <= revision);
     if (at(place.key) && (!blocker || at(blocker.key))) place.shown.verified = true;

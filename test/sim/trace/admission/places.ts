@@ -7,6 +7,8 @@ export interface SharedPlace {
   readonly lease: string;
   readonly created: number;
   readonly isReader: boolean;
+  /** The revision at which a writer has become a reader; Infinity: at none. */
+  readerSince: number;
   /** Undefined unless it is one of several permits. */
   readonly permits: number | undefined;
   /** 0 while it exists. */
@@ -85,10 +87,24 @@ export class SharedQueue {
       left: false,
     };
     const isReader = folderOf(key).folder === "/read";
-    const of = { isReader, permits: permitsIn(value), deleted: 0, admittedAt: undefined, shown };
+    const of = {
+      isReader,
+      readerSince: Infinity,
+      permits: permitsIn(value),
+      deleted: 0,
+      admittedAt: undefined,
+      shown,
+    };
     const place = { key, value, lease: leaseOf(key), created, ...of };
     this.#living.set(key, place);
     this.#all.set(`${key} ${created}`, place);
+  }
+
+  /** The key is there, and is put again. */
+  putAgain({ key }: SharedPlace, value: string, revision: number): void {
+    const place = this.#living.get(key);
+    const { downgraded = false } = JSON.parse(value) as { readonly downgraded?: boolean };
+    if (place && downgraded) place.readerSince = Math.min(place.readerSince, revision);
   }
 
   delete(key: string, revision: number): void {
@@ -107,11 +123,12 @@ export class SharedQueue {
   blockerOf(
     place: SharedPlace,
     places: Iterable<SharedPlace> = this.#living.values(),
+    revision = Number.MAX_SAFE_INTEGER,
   ): SharedPlace | undefined {
     const before = [...places]
       .filter(({ created }) => created < place.created)
       .sort((a, b) => a.created - b.created);
-    if (place.isReader) return before.findLast(({ isReader }) => !isReader);
+    if (place.isReader) return before.findLast((other) => !other.isReader && other.readerSince > revision);
     // The number in the oldest place counts. A mutex or a writer admits one.
     const permits = place.permits === undefined ? 1 : ((before[0] ?? place).permits ?? 1);
     return before.length < permits ? undefined : before.at(-1);

@@ -51,17 +51,27 @@ function putOf(txn: Txn, place: { readonly key: string; readonly value: string }
   return { is: "unknown", key };
 }
 
-/** A mutex or a writer needs an empty queue; a reader one without keys before and behind those of readers. */
-function isTry(compare: readonly Compare[], key: string): boolean {
+/** A mutex or a writer needs an empty queue; a reader one without keys before and behind those of readers, but for a known one. */
+function isTry([first, ...more]: readonly Compare[], key: string): boolean {
   const { name, folder } = folderOf(key);
-  const [first, ...more] = compare;
-  const empty = (each: Compare | undefined, from: string, to: string): boolean =>
-    each?.kind === "nothing in" && each.key === from && each.end === to;
-  if (folder !== "/read") return more.length === 0 && empty(first, `${name}/`, `${name}0`);
+  if (folder !== "/read")
+    return more.length === 0 && isCovered([`${name}/`, `${name}0`], first ? [first] : []);
   const own = first?.kind === "created at" && String(first.key) === key && first.revision === 0n;
-  const [before, behind, ...rest] = more;
-  const others = empty(before, `${name}/`, `${name}/read/`) && empty(behind, `${name}/read0`, `${name}0`);
-  return own && others && rest.length === 0;
+  const [before, behind] = [[`${name}/`, `${name}/read/`] as const, [`${name}/read0`, `${name}0`] as const];
+  return own && isCovered(before, more) && isCovered(behind, more);
+}
+
+/** Whether the compares leave no gap between the two keys. */
+function isCovered([from, to]: readonly [string, string], compares: readonly Compare[]): boolean {
+  const ends = new Map(
+    compares.flatMap((each): [string, string][] => {
+      if (each.kind === "nothing in") return [[each.key, each.end]];
+      return each.kind === "modified at" ? [[each.key, `${each.key}\0`]] : [];
+    }),
+  );
+  let at = from;
+  while (at < to && ends.has(at)) at = ends.get(at)!;
+  return at === to;
 }
 
 /** The create revision of the place that reads its queue, or undefined if none does. */

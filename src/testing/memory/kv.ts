@@ -116,7 +116,12 @@ function compareOf(compare: Compare): KvCompare {
     case "nothing in":
       return { ...createdAt(key, 0n), end: compare.end };
     case "nothing since":
-      return { ...createdAt(key, compare.revision + 1n), result: LESS, end: compare.end };
+      // On the wire, it has 64 bits.
+      return {
+        ...createdAt(key, BigInt.asIntN(64, compare.revision + 1n)),
+        result: LESS,
+        end: compare.end,
+      };
     case "modified at":
       return { key, result: EQUAL, target: MOD_REVISION, with: compare.revision };
     case "value is":

@@ -73,5 +73,6 @@ test("startDevEtcd has no more heap after 10,000 locks and a compaction than aft
   await cluster.close();
   await etcd.stop();
 
-  expect(ratio).toBeLessThan(2);
+  // What is kept for each lock would make it ten.
+  expect(ratio).toBeLessThan(3);
 });

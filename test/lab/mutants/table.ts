@@ -99,8 +99,8 @@ const MUTEX: readonly Mutant[] = [
     patches: [
       {
         file: "lock/queue/predecessor-wait.js",
-        from: "if (events.some(({ kv }) => this.#isOwnEnd(kv)))",
-        to: "if (events.every(({ kv }) => this.#isOwnEnd(kv)))",
+        from: "const own = events.find(({ kv }) => this.#isOwnEnd(kv));",
+        to: "const own = events.every(({ kv }) => this.#isOwnEnd(kv)) ? events[0] : undefined;",
       },
       // Else the deletion that the watches have reported is known at the grant.
       KNOWS_NOTHING,
@@ -114,8 +114,8 @@ const MUTEX: readonly Mutant[] = [
     patches: [
       {
         file: "lock/queue/predecessor-wait.js",
-        from: "if (events.some(({ kv }) => this.#isOwnEnd(kv)))\n            return this.#end(() => this.outcome.keyGone());",
-        to: "if (events.some(({ kv }) => this.#isOwnEnd(kv)))\n            return this.#reading ? void (this.gone = true) : this.#end(() => this.outcome.keyGone());",
+        from: "return this.#end(() => this.outcome.keyGone(own.kv.modRevision));",
+        to: "return this.#reading ? void (this.gone = true) : this.#end(() => this.outcome.keyGone());",
       },
       {
         file: "lock/queue/predecessor-wait.js",
@@ -225,8 +225,8 @@ const MUTEX: readonly Mutant[] = [
     patches: [
       {
         file: "lock/queue/txns.js",
-        from: "success: [...success, ...reads]",
-        to: 'success: [{ kind: "delete", key }, ...reads]',
+        from: "success: [...success, ...said, ...reads]",
+        to: 'success: [{ kind: "delete", key }, ...said, ...reads]',
       },
       NO_SWEEP,
     ],

@@ -14,14 +14,17 @@ export interface Grant {
   readonly excused: boolean;
   /** When etcd deleted the key; undefined if it did not. */
   readonly deleted: { readonly from: number; readonly to: number } | undefined;
+  /** When etcd made the writer a reader; undefined if it did not. */
+  readonly downgraded: { readonly from: number; readonly to: number } | undefined;
 }
 
-export function grantsOf(facts: Facts, { deletion }: Times): Grant[] {
+export function grantsOf(facts: Facts, { deletion, downgrade }: Times): Grant[] {
   return facts.calls.flatMap(({ hold, names, outcome }) => {
     if (hold === undefined) return [];
     const place = placeOf(facts, hold, outcome?.key);
     const deleted = place && deletion(place);
-    const more = { placed: place !== undefined, excused: neverHeld(facts, hold), deleted };
+    const downgraded = place && downgrade(place);
+    const more = { placed: place !== undefined, excused: neverHeld(facts, hold), deleted, downgraded };
     return [{ hold, together: names.length > 0, ...more }];
   });
 }

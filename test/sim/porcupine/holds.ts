@@ -34,7 +34,7 @@ function operationsOf(
   grant: Grant,
   { object, permits }: Kind,
 ): Operation[] {
-  const { hold, placed, excused, deleted } = grant;
+  const { hold, placed, excused, deleted, downgraded } = grant;
   const { p: client, lock: name, shared, invoked, granted } = hold;
   const of = { object, name, fence: Number(hold.token) };
   const report = (op: "claim" | "gone", t: bigint): Operation => ({
@@ -47,6 +47,7 @@ function operationsOf(
   const more = { ...(shared && { shared }), ...(permits && { permits }), ...(excused && { excused }) };
   return [
     { ...of, op: "acquire", client, from: at(invoked), to: at(granted), placed, ...more },
+    ...(downgraded && !excused ? [{ ...of, op: "downgrade", client: "etcd", ...downgraded } as const] : []),
     ...(deleted && !excused ? [{ ...of, op: "end", client: "etcd", ...deleted } as const] : []),
     ...claimsOf(facts, hold).map((t) => report("claim", t)),
     ...goneOf(grant).map((t) => report("gone", t)),

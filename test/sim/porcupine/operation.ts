@@ -8,7 +8,8 @@ export type ObjectKind = "mutex" | "rwlock" | "semaphore" | "register" | "result
 export interface Operation {
   readonly object: ObjectKind;
   readonly name: string;
-  readonly op: "acquire" | "end" | "claim" | "gone" | "write" | "read" | "keep" | "replay" | "expire";
+  readonly op:
+    "acquire" | "downgrade" | "end" | "claim" | "gone" | "write" | "read" | "keep" | "replay" | "expire";
   /** The process, or `etcd`. */
   readonly client: string;
   readonly from: number;

@@ -10,7 +10,14 @@ export interface Times {
   /** Nanoseconds since the start of the run. */
   readonly at: (t: bigint) => number;
   /** When etcd deleted the place of a hold; undefined if it did not. */
-  readonly deletion: (place: Place) => { from: number; to: number } | undefined;
+  readonly deletion: (place: Place) => Span | undefined;
+  /** When etcd put the key of a writer as that of a reader; undefined if it did not. */
+  readonly downgrade: (place: Place) => Span | undefined;
+}
+
+interface Span {
+  readonly from: number;
+  readonly to: number;
 }
 
 /** etcd had this revision, or a lower one, at `t` or later. */
@@ -22,14 +29,18 @@ interface Known {
 export function timesOf(facts: Facts, dated: Dated): Times {
   const at = (t: bigint): number => Number(t - facts.start);
   const known = dated === "exactly" ? [] : knownOf(facts);
-  const deletion: Times["deletion"] = ({ deleted, deletedSeen, seen }) => {
-    if (deleted === undefined || deletedSeen === undefined) return undefined;
-    if (dated === "exactly") return { from: at(deletedSeen), to: at(deletedSeen) };
-    const last = known[countUntil(known, deleted - 1n, ({ rev }) => rev) - 1];
-    const from = last === undefined || last.t > deletedSeen ? seen : last.t;
-    return { from: at(from), to: at(deletedSeen) };
+  const change = (revision: bigint | undefined, changeSeen: bigint | undefined, seen: bigint) => {
+    if (revision === undefined || changeSeen === undefined) return undefined;
+    if (dated === "exactly") return { from: at(changeSeen), to: at(changeSeen) };
+    const last = known[countUntil(known, revision - 1n, ({ rev }) => rev) - 1];
+    const from = last === undefined || last.t > changeSeen ? seen : last.t;
+    return { from: at(from), to: at(changeSeen) };
   };
-  return { at, deletion };
+  return {
+    at,
+    deletion: ({ deleted, deletedSeen, seen }) => change(deleted, deletedSeen, seen),
+    downgrade: ({ downgraded, announcedSeen, seen }) => change(downgraded, announcedSeen, seen),
+  };
 }
 
 /** What calls show about the time of a revision: it came after the call that created it, or that was answered with it. */

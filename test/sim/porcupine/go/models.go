@@ -65,6 +65,8 @@ func rwlock(s rwlockState, op *operation) (bool, rwlockState) {
 			return free && !held, rwlockState{0, s.Readers.with(op.Fence), s.Highest}
 		}
 		return free && s.Readers == "" && op.Fence > s.Highest, rwlockState{op.Fence, "", op.Fence}
+	case "downgrade":
+		return s.Writer == op.Fence, rwlockState{0, s.Readers.with(op.Fence), s.Highest}
 	case "end":
 		if s.Writer == op.Fence {
 			return true, rwlockState{0, s.Readers, s.Highest}

@@ -65,7 +65,8 @@ export class CallCheck {
   #announced(what: string, { key, created, value }: Extract<SharedRequest, { is: "announcement" }>): void {
     const queue = this.queues.ofKey(key);
     const place = queue.at(key, created);
-    if (!place || (place.value !== value && !isDowngraded(place, value))) throw new Rejected(`${what}: there was no such place`, []);
+    if (!place || (place.value !== value && !isDowngraded(place, value)))
+      throw new Rejected(`${what}: there was no such place`, []);
     this.queues.evidence.assertAdmitted(what, place, queue);
   }
 

@@ -139,8 +139,9 @@ class Detail {
     const { signal } = this.#stop;
     while (!signal.aborted) {
       this.#wake = new AbortController();
-      const [found] = await Promise.all([this.#read(), this.#countRuns()]);
-      this.#publish(found);
+      // The queue doesn't wait for the counts: they are in the next message.
+      void this.#countRuns();
+      this.#publish(await this.#read());
       await pause(clock, LEAST_MS, signal);
       const wake = this.#contenders > MAX_WOKEN ? undefined : this.#wake.signal;
       await pause(clock, EVERY_MS - LEAST_MS, signal, wake);

@@ -119,8 +119,12 @@ describe("the events", () => {
     await expect.poll(async () => (await once.history(cluster, name)).length).toBe(5);
 
     const url = await serve({ prefix: "runs/" });
-    const { data: shown } = await listenTo(`${url}/events?queue=runs%2Fa`).until(() => true);
-    const { data: none } = await listenTo(`${url}/events?queue=runs%2Fnone`).until(() => true);
+    const others = listenTo(`${url}/events?queue=runs%2Fnone`);
+    const { data: shown } = await listenTo(`${url}/events?queue=runs%2Fa`).until(
+      ({ data }) => data["runs"] !== null,
+    );
+    let messages = 0;
+    const { data: none } = await others.until(() => ++messages === 2);
     end();
     await running;
 

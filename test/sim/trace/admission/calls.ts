@@ -25,7 +25,7 @@ function createdBy(request: SharedRequest, { succeeded, header, ranges }: TxnAns
 
 /** Whether `value` is that of this writer, as it has become a reader. */
 function isDowngraded({ key, value: before }: SharedPlace, value: string): boolean {
-  const [{ id }, now] = [before, value].map((each) => JSON.parse(each) as Said) as [Said, Said];
+  const [{ id }, now] = [saidIn(before), saidIn(value)];
   return folderOf(key).folder === "/write" && now.downgraded === true && now.id === id;
 }
 
@@ -33,6 +33,8 @@ interface Said {
   readonly id?: string;
   readonly downgraded?: boolean;
 }
+
+const saidIn = (value: string): Said => JSON.parse(value) as Said;
 
 /** The transactions and reads that clients send, and the answers that they get. */
 export class CallCheck {
@@ -86,7 +88,8 @@ export class CallCheck {
       if (request.is === "other" || request.is === "unknown") continue;
       const { key, is } = request;
       const revision = Number(answers[i]!.header.revision);
-      if (is === "leave") this.queues.evidence.answered(leaseOf(key), nameOf(key), revision);
+      const frees = is === "leave" || (is === "announcement" && saidIn(request.value).downgraded === true);
+      if (frees) this.queues.evidence.answered(leaseOf(key), nameOf(key), revision);
       const at = createdBy(request, answers[i]!);
       const place = at > 0 ? this.queues.ofKey(key).at(key, at) : undefined;
       if (place) place.shown.join = at;

@@ -15,8 +15,8 @@ export class Evidence {
   readonly #watches = new Map<number, CreatedWatches>();
   /** By process and name: the last revision of an event that a watch has reported. */
   readonly #heard = new Map<string, number>();
-  /** By lease and name: the last revision at which a delete of this session was answered. */
-  readonly #deletes = new Map<string, number>();
+  /** By lease and name: the last revision at which a delete of this session was answered, or that its writer has become a reader. */
+  readonly #frees = new Map<string, number>();
   /** By call: the watches that existed when it was sent. */
   readonly #reads = new Map<number, readonly Created[]>();
 
@@ -38,7 +38,7 @@ export class Evidence {
   }
 
   answered(lease: string, name: string, revision: number): void {
-    raise(this.#deletes, `${lease} ${name}`, revision);
+    raise(this.#frees, `${lease} ${name}`, revision);
   }
 
   readSent(call: number, process: number): void {
@@ -73,7 +73,7 @@ export class Evidence {
     const { lease, shown, key } = place;
     if (Math.max(shown.join, shown.read) >= admittedAt) return true;
     const name = nameOf(key);
-    if ((this.#deletes.get(`${lease} ${name}`) ?? 0) >= admittedAt) return true;
+    if ((this.#frees.get(`${lease} ${name}`) ?? 0) >= admittedAt) return true;
     if (this.#togetherWith(place, queue)) return true;
     const process = this.#processOf.get(lease);
     const heard = (this.#heard.get(`${process} ${name}`) ?? 0) >= admittedAt;

@@ -119,9 +119,9 @@ describe("a semaphore in use", () => {
     const waiting: Promise<Hold>[] = [];
     for (const each of semaphores.slice(permits)) {
       waiting.push(each.acquire());
-      // The join, a watch on the predecessor and one on its own key, and a read.
-      const cost = await joins.lap({ Txn: 1, Range: 1, Watch: 2, revisions: 1 });
-      expect(cost).toMatchObject({ Txn: 1, revisions: 1, Watch: 2 });
+      // The join, a watch on its own key and one on the predecessor, and a read. The last holder's key is watched already.
+      const expected = { Txn: 1, Range: 1, Watch: waiting.length === 1 ? 1 : 2, revisions: 1 };
+      expect(await joins.lap(expected)).toEqual(expected);
     }
 
     const costs: Record<string, number>[] = [];

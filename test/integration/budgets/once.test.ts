@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { connect, once, share } from "../../../src/index.js";
+import { catchUp, connect, once, share } from "../../../src/index.js";
 import { metered, times } from "../../support/fixtures/metered.js";
 import { meter } from "../../support/fixtures/spent.js";
 
@@ -47,6 +47,20 @@ describe("what once costs etcd", () => {
     expect(unary(await meterOf.read())).toEqual({ Txn: ROUNDS, revisions: undefined });
     end();
     expect(await running).toMatchObject({ ran: true });
+  });
+
+  it("to catch up: one read if all has run, and then two transactions for each run", async () => {
+    const session = await at.session();
+    const caughtUp = (slots: number) =>
+      catchUp(session, "budget/ticks", Array(slots).keys(), nothing, { missed: "all" });
+    await caughtUp(3);
+    const meterOf = await meter(at.etcd.member);
+    await caughtUp(3);
+    expect(await meterOf.lap({ Txn: 1 })).toEqual({ Txn: 1 });
+
+    await caughtUp(5);
+    const spent = { Txn: 1 + 2 * 2, revisions: 4 };
+    expect(await meterOf.lap(spent)).toEqual(spent);
   });
 
   it('to skip a slot with ifHeld: "skip", whatever else holds: one transaction, and not one revision', async () => {

@@ -3,7 +3,6 @@ import { Cron } from "croner";
 import cron from "node-cron";
 import { describe, expect, test, vi } from "vitest";
 import { catchUp, type CatchUpOptions, once, type Tick } from "../../../src/index.js";
-import { meter } from "../../support/fixtures/spent.js";
 import { reasonOf, twoSessions } from "../../support/fixtures/two-sessions.js";
 
 const two = twoSessions(4);
@@ -184,16 +183,6 @@ describe("catchUp", () => {
       ran: hours(7),
       missed: [],
     });
-  });
-
-  test("costs one read if all has run, and then two transactions for each run", async () => {
-    await caughtUp("costs", hours(0, 1, 2), { missed: "all" });
-    const meterOf = await meter(two.etcd.member);
-    await caughtUp("costs", hours(0, 1, 2), { missed: "all" });
-    expect(await meterOf.read()).toEqual({ Txn: 1 });
-
-    await caughtUp("costs", hours(0, 1, 2, 3, 4), { missed: "all" });
-    expect(await meterOf.read()).toEqual({ Txn: 1 + 1 + 2 * 2, revisions: 4 });
   });
 
   test.each([

@@ -124,7 +124,7 @@ export class Leases {
     if (!lease) return LEASE_NOT_FOUND;
     this.#store.write(() => {
       for (const key of [...lease.keys].sort(byBytes)) this.#store.delete(Buffer.from(key, "latin1"));
-    });
+    }, leaseId);
     this.#leases.delete(leaseId);
     for (const answer of lease.waiting) answer(true);
     return undefined;

@@ -19,6 +19,8 @@ export interface Change {
   readonly events: readonly StoredEvent[];
   /** The key of each event, one character per byte. */
   readonly names: readonly string[];
+  /** The lease that ended with it, and whose keys it has deleted. */
+  readonly leaseEnded?: bigint;
 }
 
 export interface Put {
@@ -99,11 +101,14 @@ export class Store {
     return this.#events.length > 0 ? this.#revision + 1n : this.#revision;
   }
 
-  /** Puts and deletions inside `run` have one revision. Without any, there is no new revision. */
-  write<Result>(run: () => Result): Result {
+  /** Puts and deletions inside `run` have one revision. Without any, there is no new revision. `leaseEnded`: see `Change`. */
+  write<Result>(run: () => Result, leaseEnded?: bigint): Result {
     const result = run();
     if (this.#events.length > 0) {
-      const change = { revision: this.#revision + 1n, events: this.#events, names: this.#names };
+      const change = {
+        ...{ revision: this.#revision + 1n, events: this.#events, names: this.#names },
+        ...(leaseEnded !== undefined && { leaseEnded }),
+      };
       this.#events = [];
       this.#names = [];
       this.#written(change);

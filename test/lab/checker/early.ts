@@ -30,13 +30,13 @@ export function earlyTakings(places: readonly Place[], context: Context): ByPlac
   const takerOf = takersOf(troubles.faults);
   const found = new ByPlace<Early>();
   for (const place of places) {
-    const { lease, deleted, deletedSeen } = place;
+    const { lease, deleted, deletedSeen, leaseEnded } = place;
     if (deletedSeen === undefined) continue;
     const taker = takerOf(place);
     if (taker !== undefined) {
       const until = toldBy(place, troubles);
       found.set(place, { cause: `taken by ${taker.fault}`, known: true, since: taker.from, until });
-    } else if (lastUse.get(lease) === deleted && mayBeRevoked(place, context)) {
+    } else if ((leaseEnded || lastUse.get(lease) === deleted) && mayBeRevoked(place, context)) {
       const times = { since: deletedSeen - DETECTION, until: toldLate(place, troubles) };
       found.set(place, { cause: "revoked early by etcd", known: false, ...times });
     }

@@ -5,9 +5,9 @@ import { Story } from "./story.js";
 export const held = () => new Story().ask(0, "w1", 1, 10).grant(1, "w1", 1, 10).ask(3, "w2", 1, 11);
 
 /** w1 loses its place at `goneAt`, w2 is granted, and w1 is notified `after` that. */
-export const lost = (after: number, goneAt = 2300) =>
+export const lost = (after: number, goneAt = 2300, by: "del" | "expire" = "del") =>
   held()
-    .del(goneAt, 12, "lock/a/w1")
+    [by](goneAt, 12, "lock/a/w1")
     .grant(goneAt + 1, "w2", 1, 11)
     .end(goneAt + 0.5 + after, "w1", 1, "expired")
     .claim(goneAt + 3000, "w2", 1, 11)

@@ -26,6 +26,8 @@ export interface Place extends Slot {
   readonly announces: boolean;
   readonly deleted: bigint | undefined;
   readonly deletedSeen: bigint | undefined;
+  /** It is known to have been deleted with its lease. */
+  readonly leaseEnded: boolean;
   /** Those behind it wait until then: for its delay key, if that is deleted later. */
   readonly freed: bigint | undefined;
   readonly freedSeen: bigint | undefined;
@@ -152,6 +154,7 @@ function begin(
     ...{
       deleted: undefined,
       deletedSeen: undefined,
+      leaseEnded: false,
       freed: undefined,
       freedSeen: undefined,
       headSince: undefined,
@@ -169,6 +172,7 @@ function end(living: Map<string, GrowingPlace>, event: ServerEvent): void {
   if (place === undefined) return;
   place.deleted = event.rev;
   place.deletedSeen = event.tSeen;
+  place.leaseEnded = event.leaseEnded === true;
   place.freed = event.rev;
   place.freedSeen = event.tSeen;
   living.delete(event.key);

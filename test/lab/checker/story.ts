@@ -261,6 +261,13 @@ export class Story {
     return this.#event(at, rev, { type: "DELETE", key, create, value: "" });
   }
 
+  /** etcd deletes the key with its lease, as the simulation records it. */
+  expire(at: number, rev: number, key: string): this {
+    this.del(at, rev, key);
+    this.#server.push({ ...this.#server.pop()!, leaseEnded: true });
+    return this;
+  }
+
   run(setting: Partial<Setting> = {}): Run {
     const history = [...this.#steps].sort((a, b) => Number(a.t - b.t));
     const server = [...this.#server].sort((a, b) => Number(a.rev - b.rev));

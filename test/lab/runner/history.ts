@@ -253,6 +253,8 @@ export interface ServerEvent {
   readonly value: string;
   /** When the observer received it: never before it happened. */
   readonly tSeen: bigint;
+  /** It was deleted with its lease. Only the simulation knows that. */
+  readonly leaseEnded?: boolean;
 }
 
 /**

@@ -16,14 +16,17 @@ export class ServerEvents {
 
   constructor(private readonly now: () => bigint) {}
 
-  add({ revision, events }: Change): void {
+  add({ revision, events, leaseEnded }: Change): void {
     for (const { kind, kv } of events) {
       const key = kv.key.toString();
       const put = { create: kv.createRevision, lease: kv.leaseId.toString(16), value: kv.value };
       const { create, lease, value } = kind === "PUT" ? put : (this.#living.get(key) ?? put);
       if (kind === "PUT") this.#living.set(key, put);
       else this.#living.delete(key);
-      this.events.push({ rev: revision, type: kind, key, create, lease, value, tSeen: this.now() });
+      this.events.push({
+        ...{ rev: revision, type: kind, key, create, lease, value, tSeen: this.now() },
+        ...(leaseEnded !== undefined && { leaseEnded: true }),
+      });
     }
   }
 

@@ -94,7 +94,7 @@ class TraceCheck {
     this.#transactions.failed(event);
   }
 
-  #change({ change, leaseEnded }: EventOf<"change">): void {
+  #change({ change }: EventOf<"change">): void {
     const byName = new Map<string, ChangedKey[]>();
     for (const { kind, kv } of change.events) {
       const key = kv.key.toString();
@@ -105,6 +105,7 @@ class TraceCheck {
     this.#queues.joints.put(change);
     const byHand = this.#byHand.has(change.revision);
     const { stopped } = this.#reports;
+    const leaseEnded = change.leaseEnded !== undefined;
     const more = { revision: Number(change.revision), byHand, leaseEnded, stopped };
     for (const [name, events] of byName) {
       const keys = events.map(({ key, kv }) => `${kv ? "puts" : "deletes"} ${key}`).join(", ");

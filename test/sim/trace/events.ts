@@ -45,8 +45,7 @@ export type TraceEvent =
   | ({ readonly is: "unwatch"; readonly watchId: number } & OfStream)
   | ({ readonly is: "watch answered"; readonly answer: WatchAnswer } & OfStream)
   | ({ readonly is: "stream over" } & OfStream)
-  /** `leaseEnded`: the lease of the keys that it deleted is gone. */
-  | { readonly is: "change"; readonly change: Change; readonly leaseEnded: boolean }
+  | { readonly is: "change"; readonly change: Change }
   | { readonly is: "step"; readonly step: Step };
 
 export type EventOf<Is extends TraceEvent["is"]> = Extract<TraceEvent, { is: Is }>;

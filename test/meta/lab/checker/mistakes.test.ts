@@ -371,6 +371,16 @@ it("I9 excuses an early revocation by an etcd of three members, until it has set
   expect(complaints("I9", revoked(100), { members: 1 })).not.toEqual([]);
 });
 
+it("I9 and I10 excuse it, too, if a late grant gives the ID of the lease again", () => {
+  const again = (by?: "del" | "expire") =>
+    lost(100, 2300, by).hindered(1000, 2500).put(3000, 30, "lock/b/w1", { owner: "w1/own" });
+  for (const rule of ["I9", "I10"] as const) {
+    expect(complaints(rule, again("expire"), { members: 3 })).toEqual([]);
+    expect(complaints(rule, again("expire"), { members: 1 })).not.toEqual([]);
+    expect(complaints(rule, again(), { members: 3 })).not.toEqual([]);
+  }
+});
+
 describe("I19", () => {
   const [key, delayKey] = ["lock/a/4000000000000a00", "lock/a/4000000000000a01"];
   /** The two keys of a holder are deleted one right after the other, without the delay of one second. */

@@ -57,8 +57,9 @@ class AdmissionCheck {
     }
   }
 
-  #change({ change, leaseEnded }: EventOf<"change">): void {
+  #change({ change }: EventOf<"change">): void {
     const revision = Number(change.revision);
+    const excused = change.leaseEnded !== undefined || this.#byHand.has(change.revision);
     const queues = new Set<SharedQueue>();
     for (const { kind, kv } of change.events) {
       const key = kv.key.toString();
@@ -67,7 +68,7 @@ class AdmissionCheck {
       queues.add(queue);
       this.stats.steps++;
       if (kind === "PUT") this.#put(queue, { key, kv, revision });
-      else this.#deleted(queue, { key, revision, excused: leaseEnded || this.#byHand.has(change.revision) });
+      else this.#deleted(queue, { key, revision, excused });
     }
     for (const queue of queues) queue.admit(revision);
   }

@@ -345,6 +345,17 @@ describe("a try of another session", () => {
     },
   );
 
+  test("takes a permit's key that has stayed for a lock of another kind, and leaves nothing", async () => {
+    const name = "tries/other-kinds";
+    await keep(name, () => new Semaphore(two.holder, name, 1, STICKY).acquire());
+    const before = await keysOf(name);
+
+    for (const [what, , tries] of TRIES)
+      if (what !== "a permit") expect(await tries(two.session, name)).toBeUndefined();
+
+    await expect.poll(() => keysOf(name)).toEqual(before);
+  });
+
   test.each(TRIES)(
     "leaves nothing if somebody has it, and asks for it once: of %s",
     async (what, take, tries) => {

@@ -59,6 +59,8 @@ export class ProcessWatches {
   /** The watch that etcd has just created. */
   #created: (Known & { readonly range: string }) | undefined;
   readonly #streams = new Map<number, Map<number, Watched>>();
+  /** Also those of watches that are gone. */
+  readonly #deletions = new Map<string, number>();
   readonly #byRange = new Map<string, Set<Watched>>();
 
   /** Something happens to the client. */
@@ -103,6 +105,11 @@ export class ProcessWatches {
     return this.#of(key).some(({ createdAt }) => createdAt !== undefined);
   }
 
+  /** The revision of the last deletion of the key that any watch has reported; 0: there is none. */
+  lastDeletion(key: string): number {
+    return this.#deletions.get(key) ?? 0;
+  }
+
   /** The revision of the last deletion of its keys that such a watch has reported. */
   deletionOf(watch: Watch): Known {
     const reported = ({ deleted }: Watched): number =>
@@ -124,8 +131,10 @@ export class ProcessWatches {
       const revision = (watch.createdAt = Number(answer.header.revision));
       this.#created = { range, revision, sure: others.length === 1 };
     }
-    for (const { kind, kv } of answer.events)
-      if (kind === "DELETE") deleted.set(kv.key.toString(), Number(kv.modRevision));
+    for (const { kind, kv } of answer.events) {
+      if (kind !== "DELETE") continue;
+      for (const of of [deleted, this.#deletions]) of.set(kv.key.toString(), Number(kv.modRevision));
+    }
     if (answer.cancelled) this.#remove(stream, answer.watchId);
     return { ranges: [range], over: answer.cancelled };
   }

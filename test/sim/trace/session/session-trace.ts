@@ -27,7 +27,7 @@ import {
   type Shown,
 } from "./reads.js";
 import { closure, watchesOf } from "./unseen.js";
-import { distinct, isActive, isTaken, newWorld, OURS, over, take, THEIRS } from "./world-of.js";
+import { distinct, isActive, isTaken, newWorld, OURS, over, take, THEIRS, withoutCall } from "./world-of.js";
 
 export interface SessionSetting {
   readonly lease: string;
@@ -89,7 +89,14 @@ export class SessionTrace {
 
   joinAnswered(what: string, join: JoinId, shown: Answered): void {
     const id = this.#ids.get(textOf(join));
-    if (id !== undefined) this.#step(what, (world) => answered(world, id, shown));
+    if (id === undefined) return;
+    // A watch may have reported the end of the place before this answer: its call joins anew.
+    const gone = shown.done && this.setting.watches.lastDeletion(join.key) > shown.revision;
+    const joinsAnew = (world: World): World => withoutCall(world, id);
+    this.#step(what, (world) => {
+      const next = answered(world, id, shown);
+      return gone ? [...next, ...next.map(joinsAnew)] : next;
+    });
   }
 
   /** Whether the condition of this name alone may be why a joint transaction was refused. */

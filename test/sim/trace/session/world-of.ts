@@ -65,6 +65,13 @@ export function withState(world: World, id: number, state: State): World {
   return next;
 }
 
+/** The world without a call, and without its place. */
+export function withoutCall(world: World, id: number): World {
+  const next = copy(world);
+  end(next.callers[id]!);
+  return next;
+}
+
 /** What etcd had at an earlier revision: an answer that changes nothing shows it. */
 export function asOf(world: World, revision: number): World {
   const keys = world.keys

@@ -118,6 +118,8 @@ export interface CallPolicy {
   readonly attemptMs?: number;
   /** Time limit of all attempts together. Default: until `signal` aborts. */
   readonly giveUpMs?: number;
+  /** An attempt is not cut short by `giveUpMs`: what it does has to be known. No other one follows. */
+  readonly outlastsLimit?: boolean;
   /** `giveUpMs` is the user's own: the call also continues while no host was ever reached. */
   readonly limitIsGiven?: boolean | undefined;
   /** Cancels the attempt in flight; the call rejects with the signal's reason. */
@@ -181,8 +183,9 @@ export class Call implements AttemptLimits, Retries {
   }
 
   timeoutMs(): number {
-    const { attemptMs = Infinity } = this.policy;
-    return Math.max(1, Math.min(attemptMs, this.context.requestTimeoutMs, this.#leftMs()));
+    const { attemptMs = Infinity, outlastsLimit } = this.policy;
+    const leftMs = outlastsLimit ? Infinity : this.#leftMs();
+    return Math.max(1, Math.min(attemptMs, this.context.requestTimeoutMs, leftMs));
   }
 
   wanted(): boolean {

@@ -160,9 +160,12 @@ async function grantLeaseOnce(
 ): Promise<GrantedLease | undefined> {
   const { leaseId, ttlSeconds } = wanted;
   let sent = clock.now();
-  // A grant that was sent is not cancelled: etcd may execute it after the revocation that follows the abort.
+  // A grant that was sent is not cancelled: etcd may execute it after the revocation that follows the abort, or the end of the time.
   const unsent = new AbortController();
-  const stop = aborts.add(signal, () => void (wanted.mayExist || unsent.abort(signal.reason)));
+  const cancel = (reason: unknown): void => void (wanted.mayExist || unsent.abort(reason));
+  const stop = aborts.add(signal, () => cancel(signal.reason));
+  const late = (): Error => new EtcdUnavailableError("grant a lease", client.hosts.whyUnanswered(timeoutMs));
+  const timer = clock.after(timeoutMs, () => cancel(late()));
   // The probe travels with the grant, in one round trip. No lease of a proxy is used: it is granted again by another member.
   const attempt = async (member: Member, options: CallOptions): Promise<LeaseAnswer> => {
     const probe = keepalive.assertDirect(member, { ...options, signal, timeoutMs: client.requestTimeoutMs });
@@ -182,8 +185,7 @@ async function grantLeaseOnce(
     // Attempts are not as short as those of a session's other calls: this one may have to connect and to get a token.
     const policy = {
       what: "grant a lease",
-      giveUpMs: timeoutMs,
-      limitIsGiven,
+      ...{ giveUpMs: timeoutMs, limitIsGiven, outlastsLimit: true },
       signal: unsent.signal,
       again: () => !signal.aborted,
       answers: GRANT_ANSWERS,
@@ -194,6 +196,7 @@ async function grantLeaseOnce(
     if (!(error instanceof LeaseExistsError)) throw error;
     return undefined;
   } finally {
+    timer.cancel();
     stop();
   }
 }

@@ -186,26 +186,33 @@ describe.concurrent("after close()", () => {
     await cluster.close();
   });
 
-  test("a session that was aborted while its grant was on the way leaves no lease", async ({ expect }) => {
-    await using own = await startEtcd();
-    await using proxy = await startGrpcProxy({ port: own.member.clientPort });
-    // As in a busy etcd, the grant may be executed after all that is sent later.
-    const grant = proxy.rule({ path: "/etcdserverpb.Lease/LeaseGrant", act: "hold" });
-    const cluster = connect({ hosts: [proxy.endpoint] });
-    const abort = new AbortController();
-    const opening = reasonOf(cluster.session({ signal: abort.signal }));
-    await grant.hit();
-    abort.abort(new Error("enough"));
-    expect(await opening).toMatchObject({ message: "enough" });
+  test.for([
+    ["was aborted", undefined],
+    ["came to its time limit", 300],
+  ] as const)(
+    "a session that %s while its grant was on the way leaves no lease",
+    async ([, timeoutMs], { expect }) => {
+      await using own = await startEtcd();
+      await using proxy = await startGrpcProxy({ port: own.member.clientPort });
+      // As in a busy etcd, the grant may be executed after all that is sent later.
+      const grant = proxy.rule({ path: "/etcdserverpb.Lease/LeaseGrant", act: "hold" });
+      const cluster = connect({ hosts: [proxy.endpoint] });
+      const abort = new AbortController();
+      const opening = reasonOf(Session.open(cluster, { signal: abort.signal, timeoutMs }));
+      await grant.hit();
+      if (timeoutMs === undefined) abort.abort(new Error("enough"));
+      const said = timeoutMs === undefined ? { message: "enough" } : { code: "ETCD_UNAVAILABLE" };
+      expect(await opening).toMatchObject(said);
 
-    const closed = cluster.close();
-    // It waits for the answer. A revocation without it would be executed by now.
-    await Promise.race([closed, delay(200)]);
-    grant.release();
-    await Promise.all([closed, grant.answered()]);
+      const closed = cluster.close();
+      // It waits for the answer. A revocation without it would be executed by now.
+      await Promise.race([closed, delay(200)]);
+      grant.release();
+      await Promise.all([closed, grant.answered()]);
 
-    expect(await leasesOf(own.member)).toEqual(new Set());
-  });
+      expect(await leasesOf(own.member)).toEqual(new Set());
+    },
+  );
 
   test("by await using, nothing is left in etcd", async ({ expect }) => {
     const leases: bigint[] = [];

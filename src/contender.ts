@@ -41,6 +41,17 @@ export const freeText = (ms: number | undefined): string =>
 export const holdingText = (holders: readonly Pick<Contender, "sticky">[]): string =>
   holders.some(({ sticky }) => sticky) ? "held or kept" : "holding";
 
+/** What the holders of a weighted semaphore take, such as "9 of 10 permits". Undefined for other locks, and if not all holders are known. */
+export function permitsText(
+  holders: readonly Pick<Contender, "weighted">[],
+  total: number,
+): string | undefined {
+  const permits = holders[0]?.weighted?.permits;
+  if (permits === undefined || holders.length < total) return undefined;
+  const taken = holders.reduce((sum, { weighted }) => sum + (weighted?.weight ?? 0), 0);
+  return `${taken} of ${permits} permits`;
+}
+
 /** The state, as far as it is known. */
 export const stateText = (contender: Pick<Contender, "state" | "sticky">): string =>
   contender.state === "holding" ? holdingText([contender]) : contender.state;

@@ -1,4 +1,4 @@
-import { type Contender, freeText, holdingText, stateText } from "../contender.js";
+import { type Contender, freeText, holdingText, permitsText, stateText } from "../contender.js";
 import { EtcdUnavailableError } from "../errors.js";
 import type { KeyValue, Operation, Txn } from "../etcd/port.js";
 import { delayLeaseOf, entryKey, isDelayed, parseEntryKey, pathOf, prefixOf } from "../keys.js";
@@ -112,7 +112,9 @@ export function countsText({
 }: Pick<QueueState, "holders" | "waiters" | "total">): string {
   const [held, waited] = [deadIn(holders), deadIn(waiters)];
   const dead = held + waited > 0 ? `, ${held + waited} dead` : "";
-  return `${total.holders - held} ${holdingText(holders)}, ${total.waiters - waited} waiting${dead}`;
+  const permits = permitsText(holders, total.holders);
+  const holding = `${holdingText(holders)}${permits === undefined ? "" : ` ${permits}`}`;
+  return `${total.holders - held} ${holding}, ${total.waiters - waited} waiting${dead}`;
 }
 
 const deadIn = (contenders: readonly Contender[]): number =>

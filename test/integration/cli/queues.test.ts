@@ -181,7 +181,7 @@ describe("leasehold show", () => {
     ]);
 
     const [title, columns, ...rows] = cells(shown.stdout);
-    expect(title).toEqual([name, "semaphore", "2 holding, 1 waiting"]);
+    expect(title).toEqual([name, "semaphore", "2 holding 9 of 10 permits, 1 waiting"]);
     expect(columns?.slice(0, 3)).toEqual(["STATE", "OWNER", "WEIGHT"]);
     expect(rows.map(([state, , weight]) => [state, weight])).toEqual([
       ["holding", "3 of 10"],

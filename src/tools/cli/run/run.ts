@@ -8,9 +8,8 @@ import {
   Semaphore,
   type WaitOptions,
 } from "../../../index.js";
-import { heldText } from "../../../contender.js";
 import { type Call, command, type Given, parseInteger } from "../command.js";
-import { CliError, EXIT, usageError, whoText } from "../io.js";
+import { CliError, EXIT, usageError } from "../io.js";
 import { runCommand } from "./run-command.js";
 import {
   CommandSignals,
@@ -27,13 +26,15 @@ import {
 } from "./settings.js";
 import { runOnce, SLOT_FLAGS, slotOf } from "./slot.js";
 import { codeOf } from "./supervisor.js";
-import { whileReporting } from "./waiting.js";
+import { holdersText, whileReporting } from "./waiting.js";
 
 /** What is to be taken, and how long to wait for it. */
 interface Wanted {
   readonly name: string;
   readonly shared: boolean;
   readonly permits: number | undefined;
+  /** So many of the permits of a weighted semaphore. undefined: one of a plain one. */
+  readonly weight: number | undefined;
   /** 0: do not wait. undefined: no limit. */
   readonly waitMs: number | undefined;
   readonly reason: string | undefined;
@@ -61,10 +62,13 @@ async function acquire(
   return whileReporting(cluster, wanted, { reporter, call: () => wait(limits) });
 }
 
-function modesOf(cluster: Cluster, { name, shared, permits }: Wanted): Modes {
+function modesOf(cluster: Cluster, { name, shared, permits, weight }: Wanted): Modes {
   if (permits !== undefined) {
-    const semaphore = new Semaphore(cluster, name, permits);
-    return { wait: (o) => semaphore.acquire(o), attempt: (o) => semaphore.tryAcquire(o) };
+    const semaphore = new Semaphore(cluster, name, permits, { weighted: weight !== undefined });
+    return {
+      wait: (o) => semaphore.acquire({ ...o, weight }),
+      attempt: (o) => semaphore.tryAcquire({ ...o, weight }),
+    };
   }
   if (shared) {
     const readers = new RwLock(cluster, name);
@@ -81,6 +85,10 @@ const FLAGS = {
   supersede: { text: "end those with --supersede that wait already, with exit code 75" },
   shared: { text: "hold the lock as a reader, beside other readers" },
   permits: { value: "N", text: "hold one of N permits, 1 to 1000" },
+  weight: {
+    value: "W",
+    text: "hold W of the N permits at once; all clients of the name must give a weight, or none",
+  },
   ...PACE_FLAGS,
   reason: { value: "TEXT", text: "why, as the holder and others see it, at most 256 bytes" },
   ...WANTED_FLAG,
@@ -128,7 +136,7 @@ export const run = command({
       if (wanted.waitMs === undefined) await cluster.session({ signal: signals.signal });
       if (slot) return await runOnce(task, { ...wanted, ...slot, io: call.io });
       const hold = await acquire(cluster, wanted, { reporter, signal: signals.signal });
-      if (!hold) throw await taken(call, cluster, name);
+      if (!hold) throw await taken(call, cluster, wanted);
       return codeOf(await runCommand(task, hold));
     } catch (error) {
       if (signals.exitCode === undefined || error !== signals.signal.reason) throw error;
@@ -151,21 +159,36 @@ function wantedOf(name: string, flags: Given<typeof FLAGS>): Wanted {
     throw usageError("--shared and --permits exclude each other");
   if (flags["release-delay"] !== undefined && flags.permits !== undefined)
     throw usageError("--release-delay and --permits exclude each other");
+  for (const other of ["shared", "once", "supersede"] as const)
+    if (flags.weight !== undefined && flags[other] !== undefined)
+      throw usageError(`--${other} and --weight exclude each other`);
   const waitMs = flags.try ? 0 : positiveDuration("wait", flags.wait);
   const permits =
     flags.permits === undefined ? undefined : parseInteger("permits", flags.permits, { min: 1, max: 1000 });
+  const weight = weightOf(flags.weight, permits);
   const reason = shownText("reason", flags.reason);
   const bound = flags["max-waiting"];
   const maxWaiting =
     bound === undefined ? undefined : parseInteger("max-waiting", bound, { min: 1, max: 1000 });
   const { supersede } = flags;
-  return { name, shared: flags.shared === true, permits, waitMs, reason, maxWaiting, supersede };
+  return { name, shared: flags.shared === true, permits, weight, waitMs, reason, maxWaiting, supersede };
+}
+
+function weightOf(text: string | undefined, permits: number | undefined): number | undefined {
+  if (text === undefined) return undefined;
+  if (permits === undefined) throw usageError("--weight needs --permits");
+  return parseInteger("weight", text, { min: 1, max: permits });
 }
 
 /** Names the holder if etcd tells it: the lock may have been released since. */
-async function taken({ signal }: Pick<Call, "signal">, cluster: Cluster, name: string): Promise<CliError> {
-  const state = await inspect(cluster, name, { limit: 1, signal }).catch(() => undefined);
-  const holder = state?.holders[0];
-  const by = holder ? `: ${heldText(holder, whoText(holder))}` : "";
-  return new CliError(EXIT.timedOut, `lock "${name}" is taken${by}`);
+async function taken(
+  { signal }: Pick<Call, "signal">,
+  cluster: Cluster,
+  { name, weight }: Wanted,
+): Promise<CliError> {
+  // Without all holders, their weights say nothing.
+  const limit = weight === undefined ? 1 : 1000;
+  const state = await inspect(cluster, name, { limit, signal }).catch(() => undefined);
+  const held = state && holdersText(state);
+  return new CliError(EXIT.timedOut, `lock "${name}" is taken${held === undefined ? "" : `: ${held}`}`);
 }

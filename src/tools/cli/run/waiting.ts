@@ -1,6 +1,6 @@
 // The lines of a call that waits: who holds what it waits for, how many are ahead, and which attempts failed.
 import { type Cluster, isLeaseholdError, type QueueState, watchQueue } from "../../../index.js";
-import { heldText } from "../../../contender.js";
+import { heldText, permitsText } from "../../../contender.js";
 import type { RejoinMessage } from "../../../base/telemetry/index.js";
 import { pause, systemClock } from "../../../base/util/clock.js";
 import { contenderJson, whoText } from "../io.js";
@@ -79,20 +79,29 @@ async function reportWaiting(
   }
 }
 
+/** By whom it is held, and how much of a weighted semaphore; undefined if nobody holds it. */
+export function holdersText({ holders, total }: Pick<QueueState, "holders" | "total">): string | undefined {
+  const [holder] = holders;
+  if (!holder) return undefined;
+  const others = total.holders > 1 ? ` and ${total.holders - 1} more` : "";
+  const permits = permitsText(holders, total.holders);
+  return `${heldText(holder, whoText(holder))}${others}${permits === undefined ? "" : ` (${permits})`}`;
+}
+
 function described(
   { name, run }: Awaited,
-  { holders, waiters, total }: QueueState,
+  state: QueueState,
   own: readonly bigint[],
 ): { readonly text: string; readonly json: WaitingJson } | undefined {
+  const { holders, waiters, total } = state;
   const rank = waiters.findIndex(({ leaseId }) => own.includes(leaseId));
   const [holder] = holders;
   const isQueued = rank !== -1;
   // Before the first state that has our own entry, and after the grant, there is nothing to say.
   if (!holder || (!isQueued && (run === undefined || own.includes(holder.leaseId)))) return undefined;
-  const others = total.holders > 1 ? ` and ${total.holders - 1} more` : "";
   // As LockTimeoutError and the log count: every entry before this one, the holders included.
   const ahead = total.holders + (isQueued ? rank : 0);
-  const held = `${heldText(holder, whoText(holder))}${others}`;
+  const held = holdersText(state);
   return {
     text: isQueued
       ? `waiting for ${name}: ${held}, ${ahead} ahead in the queue`

@@ -1,7 +1,7 @@
 import type { SeenEntry } from "../../../lock/queue/seen-entry.js";
 import type { BoardEvent, BoardQueue } from "../../../observe/board.js";
 import type { Contact } from "../../../observe/contact.js";
-import { freeText, holdingText } from "../../../contender.js";
+import { freeText, holdingText, permitsText } from "../../../contender.js";
 import { formatDuration } from "../command.js";
 import { cut, fit, withReason } from "../io.js";
 import {
@@ -43,13 +43,18 @@ export const queueLength = ({ queue, history }: QueuePicture): number =>
 /** The title, and the lines that there is room for. Only those are made: a queue may have thousands. */
 function queueLines(picture: QueuePicture, scene: Scene, size: Size): readonly Line[] {
   const { name, queue, scroll } = picture;
-  const numbers = queue
-    ? `${queue.kind}, ${holdingIn(queue)} ${holdingText(queue.holders)}, ${waitingIn(queue)} waiting${queue.deadCount > 0 ? `, ${queue.deadCount} dead` : ""}`
-    : "free";
+  const numbers = queue ? numbersText(queue) : "free";
   const room = Math.max(8, size.columns - numbers.length - 2);
   const title: Line = { text: `${cut(name, room)}  ${numbers}`, style: "bold" };
   const makers = [...entryMakers(picture, scene, size), ...eventMakers(picture, scene.now)];
   return [title, ...makers.slice(scroll, scroll + size.rows).map((make) => make())];
+}
+
+function numbersText(queue: BoardQueue): string {
+  const permits = permitsText(queue.holders, queue.holderCount);
+  const holding = `${holdingText(queue.holders)}${permits === undefined ? "" : ` ${permits}`}`;
+  const dead = queue.deadCount > 0 ? `, ${queue.deadCount} dead` : "";
+  return `${queue.kind}, ${holdingIn(queue)} ${holding}, ${waitingIn(queue)} waiting${dead}`;
 }
 
 type Maker = () => Line;
@@ -79,7 +84,10 @@ const waitText = ({ since }: SeenEntry, { date }: Now): string =>
 function entryText(state: string, entry: SeenEntry, columns: number): string {
   const rest = Math.max(16, columns - 46);
   const lease = entry.leaseId === 0n ? "no lease" : `lease ${entry.leaseId.toString(16)}`;
-  return `  ${fit(state, 18)}  ${fit(withReason(labelOf(entry), entry), rest)}  ${cut(lease, 22)}`;
+  const { weighted } = entry;
+  const who = withReason(labelOf(entry), entry);
+  const whole = weighted ? `${weighted.weight} of ${weighted.permits}  ${who}` : who;
+  return `  ${fit(state, 18)}  ${fit(whole, rest)}  ${cut(lease, 22)}`;
 }
 
 /** The latest first. */

@@ -1,7 +1,7 @@
 import type { DetailMessage, Past, Person, RunCounts } from "../protocol.js";
 import { Connection } from "./connection.js";
 import { announce, byId, count, duration, kindOf, make, number, setText, shown, timeOfDay } from "./dom.js";
-import { People, type Scene } from "./people.js";
+import { People, permitsText, type Scene } from "./people.js";
 import { ShardsByMember } from "./shards.js";
 import type { Store } from "./store.js";
 import { drawTimeline } from "./timeline.js";
@@ -146,9 +146,10 @@ export class Detail {
 
   #showHeadings({ kind, total, holders, waiters }: DetailMessage, shownWaiters: number): void {
     const words = kind === "election" ? ELECTION : kind === "members" ? MEMBERS : LOCK;
+    const permits = permitsText(holders, total.holders);
     setText(
       this.#sub,
-      `${kindOf(kind)} · ${count(total.holders, "holder")}, ${count(total.waiters, "waiter")}`,
+      `${kindOf(kind)} · ${count(total.holders, "holder")}${permits}, ${count(total.waiters, "waiter")}`,
     );
     setText(this.#heading, headingOf(holders, words, total.holders));
     setText(this.#waiting, total.waiters === 0 ? "Nobody is waiting" : words.waits);

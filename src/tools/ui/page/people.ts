@@ -1,5 +1,5 @@
 import { type DetailMessage, type Person, RELEASE_HEADER, type ReleaseRequest } from "../protocol.js";
-import { byId, count, duration, make, setAttribute, setText, shown } from "./dom.js";
+import { byId, count, duration, make, number, setAttribute, setText, shown } from "./dom.js";
 
 /** Lines of a list in the document. */
 const MAX_LINES = 50;
@@ -150,6 +150,20 @@ class Waiter extends PersonItem {
 const weightOf = ({ weighted }: Person): string =>
   weighted ? `weight ${weighted.weight} of ${weighted.permits} · ` : "";
 
+/** What its holders take of a weighted semaphore, behind their number; empty for other locks, and if not all holders are known. */
+export function permitsText(holders: readonly Person[], total: number): string {
+  const permits = holders[0]?.weighted?.permits;
+  if (permits === undefined || holders.length < total) return "";
+  const taken = holders.reduce((sum, { weighted }) => sum + (weighted?.weight ?? 0), 0);
+  return ` (${number(taken)} of ${number(permits)} permits)`;
+}
+
+/** What all together take, before other facts. */
+function weightsOf(group: Group): string {
+  const weights = group.reduce((sum, { weighted }) => sum + (weighted?.weight ?? 0), 0);
+  return weights > 0 ? `weight ${number(weights)} together · ` : "";
+}
+
 const placeOf = (person: Person, { message }: Scene): string => `${message.waiters.indexOf(person) + 1}.`;
 
 /** Several waiters of one owner: a line that opens. */
@@ -165,11 +179,12 @@ class Crowd implements Item {
   show(group: Group, scene: Scene): void {
     const [first] = group;
     const waits = count(group.length, "waiter");
+    const age = first.since === null ? "" : `${duration(scene.now - first.since)} · `;
     setText(this.#place, placeOf(first, scene));
     this.#whom.show(
       group.every(({ reason }) => reason === first.reason) ? first : { ...first, reason: null },
     );
-    setText(this.#facts, first.since === null ? waits : `${waits} · ${duration(scene.now - first.since)}`);
+    setText(this.#facts, `${waits} · ${weightsOf(group)}${age}`.slice(0, -3));
     this.#waiters.show(alone(group), scene);
   }
 }

@@ -141,6 +141,26 @@ describe("the screen", () => {
     for (const line of [...table, ...lines]) expect(line).not.toMatch(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}]/u);
   });
 
+  test("shows in the queue of a weighted semaphore what each takes, and how many permits are taken", () => {
+    const weighing = (owner: string, weight: unknown) => {
+      const value = JSON.stringify({ owner, id: "x", weighted: { weight, permits: 10 } });
+      return new SeenEntry(keyValue({ key: "jobs/1f", createRevision: 5n, leaseId: 0x1fn, value }));
+    };
+    const holders = [weighing("web-1", 3), weighing("web-2", 6)];
+    const waiters = [weighing("web-3", 10), weighing("evil", "\u001b[2J")];
+    const shared = {
+      ...{ ...queue("jobs/c"), kind: "semaphore", holders, holderCount: 2, waiters, waiterCount: 2 },
+    } as const;
+    const opened = { name: "jobs/c", queue: shared, history: [], scroll: 0 };
+
+    const [title, ...lines] = textOf(pictureOf([shared], FIRST_VIEW, { queue: opened })).slice(2, 7);
+
+    expect(title).toBe("jobs/c  semaphore, 2 holding 9 of 10 permits, 2 waiting");
+    expect(lines.map((line) => line.slice(22).replace(/ +lease .*/, ""))).toEqual([
+      ...["3 of 10  web-1", "6 of 10  web-2", "10 of 10  web-3", "evil"],
+    ]);
+  });
+
   test("keeps the selected row in sight in a long table", () => {
     const queues = Array.from({ length: 100 }, (_, n) => queue(`jobs/${String(n).padStart(3, "0")}`));
     for (const selected of ["jobs/000", "jobs/050", "jobs/099"]) {

@@ -44,6 +44,8 @@ export function definitions() {
       const [items] = checker.getTypeArguments(/** @type {ts.TypeReference} */ (type)).map(schemaOf);
       return { type: "array", items };
     }
+    const values = type.getStringIndexType();
+    if (values) return { type: "object", additionalProperties: schemaOf(values) };
     const fields = type.getProperties();
     if (fields.length === 0) throw new Error(`${checker.typeToString(type)} has no schema yet`);
     const schemas = fields.map((field) => ({
@@ -67,7 +69,17 @@ export function schema(defs) {
 }
 
 /** @param {Schema} of @returns {string} such as `LockJson | null` */
-function typed({ $ref, type, items, properties, required, anyOf, enum: values, const: value }) {
+function typed({
+  $ref,
+  type,
+  items,
+  properties,
+  additionalProperties,
+  required,
+  anyOf,
+  enum: values,
+  const: value,
+}) {
   if ($ref !== undefined) return $ref.slice("#/$defs/".length);
   if (anyOf !== undefined) return anyOf.map(typed).join(" | ");
   if (values !== undefined || value !== undefined)
@@ -77,6 +89,7 @@ function typed({ $ref, type, items, properties, required, anyOf, enum: values, c
       .join("|");
   if (type === "array") return `${typed(items)}[]`;
   if (type !== "object") return type;
+  if (additionalProperties !== undefined) return `{[name]: ${typed(additionalProperties)}}`;
   const fields = Object.entries(properties).map(([name, of]) => {
     const kind = typed(of);
     return `${name}${required.includes(name) ? "" : "?"}${kind === "string" ? "" : `: ${kind}`}`;

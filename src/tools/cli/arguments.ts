@@ -96,7 +96,12 @@ function parsed(command: AnyCommand, words: readonly string[]): ReturnType<typeo
     const [, unknown] = /^Unknown option '--([^']*)'/.exec(what) ?? [];
     const known = Object.keys({ ...COMMON_FLAGS, ...command.flags });
     const near = unknown === undefined ? [] : suggestions(unknown, known);
-    throw usageError(`${what.replace(/\.$/, "")}${didYouMean(near.map((name) => `--${name}`))}`);
+    const [, dashed] = /^Option '(--[^' ]+)' argument is ambiguous/.exec(what) ?? [];
+    const help =
+      dashed === undefined
+        ? didYouMean(near.map((name) => `--${name}`))
+        : `: write ${dashed}=VALUE for one that begins with a dash`;
+    throw usageError(`${what.replace(/\.$/, "")}${help}`);
   }
 }
 

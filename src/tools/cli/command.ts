@@ -14,13 +14,13 @@ export function parseDuration(flag: string, text: string, longestMs = MAX_MS): n
   return ms;
 }
 
-/** A whole number of decimal digits. `max`: Infinity for none. */
+/** A whole number of decimal digits, with a minus sign only if `min` is below 0. `max`: Infinity for none. */
 export function parseInteger(
   flag: string,
   text: string,
   { min, max }: { readonly min: number; readonly max: number },
 ): number {
-  const number = /^\d{1,16}$/.test(text) ? Number(text) : NaN;
+  const number = (min < 0 ? /^-?\d{1,16}$/ : /^\d{1,16}$/).test(text) ? Number(text) : NaN;
   if (number >= min && number <= max) return number;
   const rule = `a whole number from ${min}${max === Infinity ? "" : ` to ${max}`}`;
   throw usageError(`--${flag} must be ${rule}, got ${JSON.stringify(text)}`);

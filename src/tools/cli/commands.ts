@@ -11,6 +11,7 @@ const COMMANDS: Readonly<Record<string, () => Promise<AnyCommand>>> = {
   release: async () => (await import("./queues.js")).release,
   leader: async () => (await import("./leader.js")).leader,
   observe: async () => (await import("./leader.js")).observe,
+  candidates: async () => (await import("./leader.js")).candidates,
   members: async () => (await import("./groups.js")).members,
   shards: async () => (await import("./groups.js")).shards,
   once: async () => (await import("./once.js")).once,

@@ -96,7 +96,7 @@ const WIDE =
 /** A name, a key, a slot, or the numbers of shards: never cut, because the user may copy it. */
 const WHOLE = new Set(["NAME", "KEY", "SHARDS", "SLOT"]);
 /** Cut where there is no room. */
-const TEXTS = new Set(["HOLDER", "OWNER", "REASON", "MEMBER", "VALUE", "FROM", "TO", "ERROR"]);
+const TEXTS = new Set(["HOLDER", "OWNER", "LABELS", "REASON", "MEMBER", "VALUE", "FROM", "TO", "ERROR"]);
 /** Left out where there is no room, the first one first: the key has the lease, and JOINED says when. */
 const OPTIONAL = ["ENDED", "SINCE", "LEASE", "ZONE", "CAPACITY"];
 const TEXT_WIDTH = 16;

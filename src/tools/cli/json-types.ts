@@ -94,6 +94,33 @@ export interface LeaderJson {
   } | null;
 }
 
+/** A candidate of an election. */
+export interface CandidateJson {
+  readonly key: string;
+  /** What it has campaigned with or last proclaimed, cut at 65536 characters. */
+  readonly value: string;
+  /** Create revision of the key: its place in the order, and its fence once it leads. */
+  readonly revision: string;
+  /** As in `ContenderJson`. */
+  readonly leaseId: string;
+  readonly lease: string;
+  readonly leads: boolean;
+  /** It has said of itself what follows, so that a leader can hand over to it. */
+  readonly transferable: boolean;
+  /** The owner of its session; missing unless it is transferable, as are the two below. */
+  readonly owner?: string;
+  /** -1000 to 1000. */
+  readonly priority?: number;
+  readonly labels?: Readonly<Record<string, string>>;
+}
+
+/** `candidates`. */
+export interface CandidatesJson {
+  readonly name: string;
+  /** In the order of the queue, the leader first. */
+  readonly candidates: readonly CandidateJson[];
+}
+
 /** A member of a group, as it has said of itself. */
 export interface MemberJson {
   /** The same after a restart, if the member has been given one. */

@@ -37,6 +37,10 @@ test("every line of every command has the type that is documented, and nothing e
   await expect.poll(() => group.owned).toHaveLength(3);
   await putKeys(two.etcd.member, ["json/group/shard/0/6a1f"]);
 
+  const labels = { zone: "eu-1a" };
+  const leads = await new Election(two.holder, "json/candidates").campaign("x", { priority: 1, labels });
+  await putKeys(two.etcd.member, ["json/candidates/6a1f"], { value: "foreign" });
+
   await once(two.holder, "json/once", 1, () => undefined);
   await once(two.holder, "json/once", "a", () => Promise.reject(new Error("no"))).catch(() => {});
 
@@ -47,6 +51,8 @@ test("every line of every command has the type that is documented, and nothing e
     samples("LeaderJson", await linesOf("leader", "json/none")),
     samples("LeaderJson", await linesOf("leader", "json/lock")),
     samples("LeaderJson", observed),
+    samples("CandidatesJson", await linesOf("candidates", "json/none")),
+    samples("CandidatesJson", await linesOf("candidates", "json/candidates")),
     samples("MembersJson", await linesOf("members", "json/group")),
     samples("ShardsJson", await linesOf("shards", "json/group")),
     samples("ShardsJson", await linesOf("shards", "json/none")),
@@ -58,9 +64,9 @@ test("every line of every command has the type that is documented, and nothing e
     samples("ErrorJson", await linesOf("show", "/")),
   ];
 
-  expect(all.map((lines) => lines.length)).toEqual([6, 1, 1, 1, 1, 2, 1, 1, 1, 2, 1, 1, 1, 1, 1]);
+  expect(all.map((lines) => lines.length)).toEqual([7, 1, 1, 1, 1, 2, 1, 1, 1, 1, 1, 2, 1, 1, 1, 1, 1]);
   expect(objectionsTo(all.flat())).toEqual([]);
-  await Promise.all([lock.release().catch(() => {}), group.close()]);
+  await Promise.all([lock.release().catch(() => {}), leads.resign(), group.close()]);
 });
 
 /** The lines of a command until it has written this, and then gets SIGINT. */

@@ -5,8 +5,8 @@ import {
   LockExpiringError,
   LockLostError,
 } from "../../../index.js";
-import { command } from "../command.js";
-import { EXIT } from "../io.js";
+import { command, parseInteger } from "../command.js";
+import { EXIT, usageError } from "../io.js";
 import { type CommandTask, runCommand } from "./run-command.js";
 import {
   CommandSignals,
@@ -36,10 +36,21 @@ export const lead = command({
       "of etcd.",
     "With --on-wanted, the command gets the signal, once in a term, when another candidate waits: it may end, so that this one leads " +
       "next. A candidate that waits already when the term begins counts, too.",
+    "With --priority or --labels, a candidate whose turn comes while one of a higher priority waits hands over to that one, and waits " +
+      "again. A leader stays until its term ends: end it by SIGTERM, and of those that wait, the one with the highest priority leads. " +
+      "leasehold candidates NAME lists them.",
     "Exit codes: the command's own; 128 plus the number of the signal that ended it; 126 not executable; 127 no such command.",
   ],
   flags: {
     value: { value: "TEXT", text: "what others read about this candidate; default HOST:PID" },
+    priority: {
+      value: "N",
+      text: "a whole number, -1000 to 1000: of the candidates that wait, the highest leads next; default 0",
+    },
+    labels: {
+      value: "NAME=VALUE,...",
+      text: "what others see of this candidate, and may choose by: a zone or a version, at most 16",
+    },
     ...PACE_FLAGS,
     ...WANTED_FLAG,
     ...ENV_FLAG,
@@ -48,6 +59,7 @@ export const lead = command({
     const pace = paceOf(call.flags);
     const session = sessionOf(pace, call.flags);
     const onWanted = signalOf("on-wanted", call.flags["on-wanted"]);
+    const says = { priority: priorityOf(call.flags.priority), labels: labelsOf(call.flags.labels) };
     const signals = new CommandSignals(call.signal, call.endingSignals);
     const { io, command: words, flags } = call;
     const common = { cluster: call.connect(), pace, reporter: new Reporter(io, call.json), signals };
@@ -59,12 +71,36 @@ export const lead = command({
       onWanted,
     };
     try {
-      return await leadUntilEnd(task, call.positionals[0] ?? "", { ...session, value: flags.value });
+      return await leadUntilEnd(task, call.positionals[0] ?? "", { ...session, ...says, value: flags.value });
     } finally {
       signals.stop();
     }
   },
 });
+
+const priorityOf = (text: string | undefined): number | undefined =>
+  text === undefined ? undefined : parseInteger("priority", text, { min: -1000, max: 1000 });
+
+const [MAX_LABELS, MAX_NAME_BYTES, MAX_VALUE_BYTES] = [16, 64, 256];
+
+/** @throws {CliError} if the library would not take them. */
+function labelsOf(text: string | undefined): Readonly<Record<string, string>> | undefined {
+  if (text === undefined) return undefined;
+  const labels = new Map<string, string>();
+  for (const part of text.split(",")) {
+    const [, name = "", value = ""] = /^([^=]+)=(.*)$/s.exec(part) ?? [];
+    if (name === "") throw usageError(`--labels must be NAME=VALUE,..., got ${JSON.stringify(text)}`);
+    if (labels.has(name)) throw usageError(`--labels has ${JSON.stringify(name)} twice`);
+    if (Buffer.byteLength(name) > MAX_NAME_BYTES || Buffer.byteLength(value) > MAX_VALUE_BYTES)
+      throw usageError(
+        `--labels may have names of ${MAX_NAME_BYTES} bytes and values of ${MAX_VALUE_BYTES}, got ${JSON.stringify(part)}`,
+      );
+    labels.set(name, value);
+  }
+  if (labels.size > MAX_LABELS)
+    throw usageError(`--labels must be at most ${MAX_LABELS}, got ${labels.size} of them`);
+  return Object.fromEntries(labels);
+}
 
 /** Resolves when the command has ended by itself, or the program was asked to stop. */
 async function leadUntilEnd(task: CommandTask, name: string, options: LeadOptions): Promise<number> {

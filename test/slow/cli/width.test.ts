@@ -120,7 +120,7 @@ describe.each<Size>([
 
   test("lead without etcd says so in lines that fit", async () => {
     const lead = start(size, ["lead", `${folder}/lead`, "--", "true"], UNREACHABLE);
-    await lead.says(/next\s+attempt\s+in\s+\d+\s+s/);
+    await lead.says(/next\s+attempt\s+in\s+\d+\s+m?s/);
     lead.child.stdin?.write("\u0003");
     const { stdout } = await lead.ended;
 

@@ -5,6 +5,7 @@ import { Election, type Leadership } from "../../../src/index.js";
 import { etcdOf } from "../../support/fixtures/subjects.js";
 import { reasonOf, twoSessions } from "../../support/fixtures/two-sessions.js";
 import { EtcdctlElect } from "../../support/clients/etcdctl-elect.js";
+import { startWithUsers, WORKER } from "../../support/fixtures/users.js";
 import { runCli, type RunningCli, startCli } from "../../support/programs/cli.js";
 
 const two = twoSessions(30);
@@ -249,4 +250,30 @@ describe("leasehold candidates", () => {
     ]);
     expect(await termsOf(second, raised)).toEqual([0, 1]);
   });
+});
+
+test("a user without the right to what candidates say of themselves leads without a priority only, and is told why: 77", async () => {
+  const etcd = await startWithUsers();
+  try {
+    const as = {
+      endpoints: etcd.endpoints.join(","),
+      env: { ETCDCTL_USER: WORKER.username, ETCDCTL_PASSWORD: WORKER.password },
+    };
+    const lead = (...flags: readonly string[]) =>
+      runCli(["lead", "jobs/rights", ...flags, "--", "echo", "leads"], as);
+    const [plain, prior, listed] = [
+      await lead(),
+      await lead("--priority", "1"),
+      await runCli(["candidates", "jobs/rights"], as),
+    ];
+
+    expect([plain.code, plain.stdout]).toEqual([0, "leads\n"]);
+    for (const { code, stdout, stderr } of [prior, listed]) {
+      expect([code, stdout]).toEqual([77, ""]);
+      expect(stderr).toMatch(/permission denied.*grant the user this right/);
+    }
+    expect(await etcd.keysUnder("jobs/")).toEqual([]);
+  } finally {
+    await etcd.stop();
+  }
 });

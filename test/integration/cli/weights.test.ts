@@ -38,7 +38,12 @@ describe.concurrent("commands with weights", () => {
     await third.says(
       "waiting for beside: held by web-1 and 1 more (9 of 10 permits), 2 ahead in the queue\n",
     );
+    const [all, some] = await Promise.all(
+      [[], ["--limit", "1"]].map((flags) => runCli(["show", name, ...flags], settings())),
+    );
 
+    expect(all?.stdout).toMatch(/^beside {2}semaphore {2}2 holding 9 of 10 permits, 1 waiting\n/);
+    expect(some?.stdout).toMatch(/^beside {2}semaphore {2}2 holding, 1 waiting\n/);
     expect(await end(first)).toEqual([0]);
     await third.says("runs");
     expect(await end(second, third)).toEqual([0, 0]);

@@ -296,6 +296,40 @@ describe("the page", () => {
     await Promise.all([lock.release(), permit.release()]);
   });
 
+  test("says what holders, a waiter and a crowd take of a weighted semaphore, and nothing of plain permits", async () => {
+    await using other = await Session.open(cluster, { owner: "web-2" });
+    const heavy = new Semaphore(cluster, "weights/a", 10, { weighted: true });
+    const waits = new Semaphore(other, "weights/a", 10, { weighted: true });
+    const holds = [await heavy.acquire({ weight: 3 }), await heavy.acquire({ weight: 6 })];
+    const first = waits.acquire({ weight: 2 });
+    const plain = await new Semaphore(cluster, "weights/b", 2).acquire();
+    const { url } = await serve({ prefix: "weights/" });
+    const tab = await visit(`${url}#queue=weights%2Fa`);
+    const facts = () =>
+      tab.evaluate(
+        `[...document.querySelectorAll("#detail li > .facts, #detail .line > .facts")].map((it) => it.textContent)`,
+      );
+
+    await expect
+      .poll(facts)
+      .toEqual([
+        expect.stringMatching(/^weight 3 of 10 · for \d+ s$/),
+        expect.stringMatching(/^weight 6 of 10 · for \d+ s$/),
+        expect.stringMatching(/^weight 2 of 10 · \d+ s$/),
+      ]);
+    expect(await textOf(tab, "#detail .sub")).toBe("semaphore · 2 holders (9 of 10 permits), 1 waiter");
+    const second = waits.acquire({ weight: 7 });
+    await expect
+      .poll(() => textOf(tab, "#detail .line .facts"))
+      .toMatch(/^2 waiters · weight 9 together · \d+ s$/);
+    const permits = await visit(`${url}#queue=weights%2Fb`);
+    await expect.poll(() => textOf(permits, "#detail .facts")).toMatch(/^for \d+ s$/);
+    expect(await textOf(permits, "#detail .sub")).toBe("semaphore · 1 holder, 0 waiters");
+    expect(complaints).toEqual([]);
+    await Promise.all([plain, ...holds].map((hold) => hold.release()));
+    for (const waiter of [first, second]) await (await waiter).release();
+  });
+
   test("closes a menu by Escape, by Tab and by a click elsewhere, and the queue stays", async () => {
     const lock = await new Mutex(cluster, "menu/a").lock();
     const tab = await visit(`${(await serve({ prefix: "menu/", release: true })).url}#queue=menu%2Fa`);

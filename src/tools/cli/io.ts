@@ -233,15 +233,17 @@ const HINTS: Partial<Record<LeaseholdError["code"], readonly [exitCode: number, 
   LOCK_RELEASED: [EXIT.lost],
 };
 
+/** Without the advice to set an option of the library, which the program has not. */
+export const messageOf = ({ message }: LeaseholdError): string =>
+  message.replace(/\.? To wait longer, pass timeoutMs$/, "");
+
 /** What any error means for the user of the command line. */
 export function cliErrorOf(error: unknown): CliError {
   if (error instanceof CliError) return error;
   if (error instanceof EtcdRefusedError) return refused(error);
   if (error instanceof LeaseholdError) {
     const [exitCode, hint] = HINTS[error.code] ?? [EXIT.internal];
-    // An option of the library, which the program has not.
-    const message = error.message.replace(/\.? To wait longer, pass timeoutMs$/, "");
-    return new CliError(exitCode, message, hint);
+    return new CliError(exitCode, messageOf(error), hint);
   }
   // The library checks names and options, and says which rule one breaks.
   const misuse = error instanceof TypeError || error instanceof RangeError;

@@ -126,6 +126,8 @@ describe.each<Size>([
 
     expect(tooWide(stdout.split("\r\n"), size)).toEqual([]);
     expect(stdout).toMatch(/^leasehold: /);
+    // The program has no such option.
+    expect(stdout).not.toContain("timeoutMs");
   });
 
   test("run that waits fits one line", async () => {

@@ -3,7 +3,7 @@ import type { LeaseholdError, SessionOptions } from "../../../index.js";
 import { systemClock } from "../../../base/util/clock.js";
 import { printable } from "../../../base/util/printable.js";
 import { formatDuration, parseDuration, parseTtl } from "../command.js";
-import { columnsOf, EXIT, type Io, json, usageError, width, wrap } from "../io.js";
+import { columnsOf, EXIT, type Io, json, messageOf, usageError, width, wrap } from "../io.js";
 import type { RunJson } from "../json-types.js";
 
 /** How a command under a lease is ended in time. All of it follows from the TTL. */
@@ -202,7 +202,9 @@ export class Retries {
     private readonly name: string,
   ) {}
 
-  failed({ code, message }: LeaseholdError, delayMs: number): void {
+  failed(error: LeaseholdError, delayMs: number): void {
+    const { code } = error;
+    const message = messageOf(error);
     const event = { event: "retrying", name: this.name, message, delayMs: Math.round(delayMs) } as const;
     if (!this.#lines.isDue(code, systemClock.monotonic())) return this.reporter.event(event);
     const text =

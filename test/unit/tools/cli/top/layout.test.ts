@@ -148,9 +148,8 @@ describe("the screen", () => {
     };
     const holders = [weighing("web-1", 3), weighing("web-2", 6)];
     const waiters = [weighing("web-3", 10), weighing("evil", "\u001b[2J")];
-    const shared = {
-      ...{ ...queue("jobs/c"), kind: "semaphore", holders, holderCount: 2, waiters, waiterCount: 2 },
-    } as const;
+    const kind = "semaphore" as const;
+    const shared = { ...queue("jobs/c"), kind, holders, holderCount: 2, waiters, waiterCount: 2 };
     const opened = { name: "jobs/c", queue: shared, history: [], scroll: 0 };
 
     const [title, ...lines] = textOf(pictureOf([shared], FIRST_VIEW, { queue: opened })).slice(2, 7);

@@ -42,8 +42,8 @@ const RUN_ELSEWHERE = "docs/testing-your-code.md";
 /** Why blocks of the other languages are not run here. Blocks without a language are commands. */
 const NOT_CODE: Readonly<Record<string, string>> = {
   text: "a picture or a message, which the tests of its subject compare",
-  json: "output, which test/integration/cli compares with its types",
-  sh: "commands: operations.test.ts runs those of docs/operations.md, test/integration/cli those of docs/cli.md",
+  json: "output, which tests of the CLI compare with its types",
+  sh: "commands: operations.test.ts runs those of docs/operations.md, tests of the CLI those of docs/cli.md",
   nginx: "test/proxies runs these settings",
   haproxy: "test/proxies runs these settings",
   javascript: "code of the browser, to compare with",

@@ -96,6 +96,9 @@ export function timedOut(
   return new WaitTimeoutError(name, timeoutMs, missing);
 }
 
+/** Of a key that keeps an attempt from being executed late: longer than a request may be on its way. */
+export const ATTEMPTS: Lifetime = { ms: 600_000, atLeast: true };
+
 const MOST_LEASES = 3;
 
 /**

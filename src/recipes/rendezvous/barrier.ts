@@ -4,8 +4,10 @@
 //   NAME                              none             held, until somebody releases it
 //   NAME                              of the session   held with onCrash: "break", while the session lives
 //   /leasehold/barrier/NAME//hold     none             beside the second one, from the same revision on: without it, its holder has died
+//   /leasehold/barrier/NAME//by/ID    for ten minutes  the call of hold with this ID has closed it: an attempt that etcd executes later,
+//                                                      or again, after somebody has released it, does not close it once more
 import { BarrierBrokenError } from "../../errors.js";
-import type { KeyValue, Operation, Txn } from "../../etcd/port.js";
+import type { Compare, KeyValue, Operation, Txn } from "../../etcd/port.js";
 import { checkName, checkWait } from "../../base/options/check.js";
 import { settleWithin } from "../../base/util/settle.js";
 import { BARRIERS, pathOf } from "../../keys.js";
@@ -15,7 +17,7 @@ import type { Dependent, Lease } from "../../lock/session/lease.js";
 import { defaultOwner } from "../../lock/session/open-lease.js";
 import type { WaitOptions } from "../../lock/session/session-options.js";
 import { askBy } from "../../observe/inspect.js";
-import { checkOnCrash, ownerIn, timedOut, untilKeys } from "./await-keys.js";
+import { ATTEMPTS, checkOnCrash, ownerIn, timedOut, untilKeys, withLongLease } from "./await-keys.js";
 
 const HOLD_TIMEOUT_MS = 5000;
 const ON_CRASH = ["stay", "break"] as const;
@@ -63,7 +65,8 @@ export class Barrier {
   }
 
   /**
-   * Closes the barrier. Resolves with true if this call has closed it, and with false if it was closed. Costs a request. `timeoutMs` defaults
+   * Closes the barrier. Resolves with true if this call has closed it, and with false if it was closed. Costs a request, and
+   * the first call of a cluster one more. `timeoutMs` defaults
    * to 5000. On abort: rejects at once with the signal's reason; the barrier may be closed nevertheless.
    * @throws {BarrierBrokenError} if the last holder died, and nobody has called `release()` since.
    * @throws {EtcdUnavailableError} if etcd does not answer in time: it may be closed. @throws {EtcdRefusedError} if etcd rejects the request.
@@ -82,34 +85,62 @@ export class Barrier {
       since: clock.date().toISOString(),
       id: clock.randomId().toString(36),
     };
-    return this.#ask("hold", { signal, timeoutMs }, (asking) =>
-      this.#hold(asking, lease, JSON.stringify(holder)),
-    );
+    return this.#ask("hold", { signal, timeoutMs }, (asking) => this.#hold(asking, lease, holder));
   }
 
   async #hold(
-    { services: { client }, policy }: Asking,
+    { services, policy }: Asking,
     lease: Lease | undefined,
-    value: string,
+    { id, ...holder }: { readonly owner: string; readonly since: string; readonly id: string },
   ): Promise<boolean> {
     const keys = [this.#gate, this.#mark];
+    const by = `${this.#queue}//by/${id}`;
+    const value = JSON.stringify({ ...holder, id });
     const leaseId = lease?.leaseId ?? 0n;
     const mark: readonly Operation[] = lease ? [{ kind: "put", key: this.#mark, value, leaseId: 0n }] : [];
-    const onLeaseGone = lease && { onLeaseGone: (): void => lease.leaseNotFound() };
-    const txn: Txn = {
+    const txn = (long: bigint): Txn => ({
       queues: [this.#queue],
-      compare: keys.map((key) => ({ kind: "created at", key, revision: 0n })),
-      success: [{ kind: "put", key: this.#gate, value, leaseId }, ...mark],
-      failure: keys.map((key) => ({ kind: "range", key })),
-    };
-    const answer = await client.txn(txn, { ...policy, ...onLeaseGone }).catch((error: unknown) => {
+      compare: [...keys, by].map((key) => ({ kind: "created at", key, revision: 0n })),
+      success: [
+        { kind: "put", key: this.#gate, value, leaseId },
+        { kind: "put", key: by, value: "", leaseId: long },
+        ...mark,
+      ],
+      failure: [...keys, by].map((key) => ({ kind: "range", key })),
+    });
+    const limits = { what: policy.what, signal: policy.signal ?? services.closed };
+    const renew = lease && { renew: () => lease.renewNow() };
+    let inDoubt = false;
+    const onUnanswered = (): void => void (inDoubt = true);
+    const answer = await withLongLease(services, ATTEMPTS, { ...limits, ...renew }, (long) =>
+      services.client.txn(txn(long), { ...policy, onUnanswered }),
+    ).catch((error: unknown) => {
       throw lease?.over ? lease.signal.reason : error;
     });
     if (answer.succeeded) return this.#held(lease);
-    const [gate, broken] = answer.ranges.map((range) => range?.kvs[0]);
+    const [gate, broken, own] = answer.ranges.map((range) => range?.kvs[0]);
     if (!gate && broken) throw this.#broken(broken);
-    // An attempt whose answer was lost.
-    return gate?.value === value && this.#held(lease);
+    // An attempt whose answer was lost; somebody may have released it since.
+    if (own || (inDoubt && !(await this.#renounces({ services, policy }, by)))) return this.#held(lease);
+    return false;
+  }
+
+  /** From now on, no attempt that is still on its way closes it. false: one has. */
+  async #renounces({ services, policy }: Asking, by: string): Promise<boolean> {
+    const limits = { what: policy.what, signal: policy.signal ?? services.closed };
+    const value = "renounced";
+    const answer = await withLongLease(services, ATTEMPTS, limits, (leaseId) =>
+      services.client.txn(
+        {
+          queues: [this.#queue],
+          compare: [{ kind: "created at", key: by, revision: 0n }],
+          success: [{ kind: "put", key: by, value, leaseId }],
+          failure: [{ kind: "range", key: by }],
+        },
+        policy,
+      ),
+    );
+    return answer.succeeded || answer.ranges[0]?.kvs[0]?.value === value;
   }
 
   #held(lease: Lease | undefined): true {
@@ -130,15 +161,23 @@ export class Barrier {
       const there = gate ? { at: this.#gate, kv: gate } : mark && { at: this.#mark, kv: mark };
       if (!there) return;
       // A repeated attempt, after an answer that was lost, must not open what somebody has closed since.
-      const txn: Txn = {
-        queues: [this.#queue],
-        compare: [{ kind: "modified at", key: there.at, revision: there.kv.modRevision }],
-        success: [this.#gate, this.#mark].map((key) => ({ kind: "delete", key })),
-        failure: [],
-      };
-      await asking.services.client.txn(txn, asking.policy);
+      const isOpened = await this.#open(asking, [
+        { kind: "modified at", key: there.at, revision: there.kv.modRevision },
+      ]);
+      // Its holder may have died after the read: then the second key is left of it.
+      if (!isOpened && gate && mark?.modRevision === gate.createRevision)
+        await this.#open(asking, [
+          { kind: "created at", key: this.#gate, revision: 0n },
+          { kind: "modified at", key: this.#mark, revision: mark.modRevision },
+        ]);
       this.#lease?.waits.delete(this.#user);
     });
+  }
+
+  /** false: it is no longer as it was. */
+  async #open({ services: { client }, policy }: Asking, compare: readonly Compare[]): Promise<boolean> {
+    const success = [this.#gate, this.#mark].map((key) => ({ kind: "delete", key }) as const);
+    return (await client.txn({ queues: [this.#queue], compare, success, failure: [] }, policy)).succeeded;
   }
 
   /**

@@ -1,4 +1,3 @@
-import type { CallPolicy } from "../../etcd/retry.js";
 import { EtcdUnavailableError, LatchBrokenError } from "../../errors.js";
 import { checkWait } from "../../base/options/check.js";
 import { settleWithin } from "../../base/util/settle.js";
@@ -29,6 +28,7 @@ export class Counter implements LatchCounter {
   /** Its session is in use, though nothing is held. */
   readonly #user: Dependent = { sessionEnded: () => undefined };
   #place: Enlisted | undefined;
+  #inDoubt = false;
   #counting: Promise<void> | undefined;
   #leaving: Promise<void> | undefined;
 
@@ -51,6 +51,11 @@ export class Counter implements LatchCounter {
   enlisted(place: Omit<Enlisted, "revision"> & { readonly revision: bigint | undefined }): void {
     const { revision } = place;
     if (revision !== undefined) this.#place = { ...place, revision };
+  }
+
+  /** An attempt to enlist it may be executed at any later time. */
+  isInDoubt(): void {
+    this.#inDoubt = true;
   }
 
   async countDown(options?: WaitOptions): Promise<void> {
@@ -95,21 +100,6 @@ export class Counter implements LatchCounter {
   async #leave(): Promise<void> {
     await this.#counting?.catch(() => undefined);
     if (this.#counting || !this.#place) return;
-    const { round, id, revision } = this.#place;
-    const key = this.latch.keys.of("alive", round, id);
-    const policy: CallPolicy = {
-      ...this.lease.policy(`leave the latch "${this.latch.name}"`),
-      untilConfirmed: true,
-    };
-    const txn = {
-      queues: [this.latch.keys.queue],
-      compare: [{ kind: "created at", key, revision }],
-      success: [
-        { kind: "delete", key },
-        { kind: "delete", key: this.latch.keys.of("enlisted", round, id) },
-      ],
-      failure: [],
-    } as const;
-    await this.lease.inFlight.track(this.lease.services.client.txn(txn, policy));
+    await this.lease.inFlight.track(this.latch.remove(this.lease, this.#place, this.#inDoubt));
   }
 }

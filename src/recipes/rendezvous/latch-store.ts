@@ -5,6 +5,7 @@
 //   LATCH/ROUND/counted/ID           the same one      a count
 //   LATCH/ROUND/enlisted/ID          the same one      a counter that has not counted yet
 //   LATCH/ROUND/alive/ID             of its session    the same, while its session lives
+//   LATCH/ROUND/left/ID              the round's       a counter that has left while its put was in doubt: a late attempt puts nothing
 //
 // LATCH is `/leasehold/latch/NAME/`: no name has two slashes in a row, or one at its start, so no queue and no other latch contains it.
 // A counter that is enlisted and not alive has died. All keys of a round but the last have one lease, so they end together, and the keys
@@ -44,7 +45,7 @@ export class LatchKeys {
     return { key: this.base, end: prefixEnd(this.base) };
   }
 
-  of(part: "counted" | "enlisted" | "alive", round: string, id: string): string {
+  of(part: "counted" | "enlisted" | "alive" | "left", round: string, id: string): string {
     return `${this.base}${round}/${part}/${id}`;
   }
 
@@ -124,9 +125,18 @@ export class LatchStore {
         if (!known || !(error instanceof LeaseNotFoundError)) throw error;
         // The round has ended with its lease, or the session has.
         this.#round = undefined;
+        if (lease) await this.#takeBack(asking, write);
         await lease?.renewNow();
       }
     }
+  }
+
+  /** Of an attempt whose answer was lost, the end of the round has left the key that has another lease. */
+  async #takeBack({ services, policy }: Asking, { puts }: Write): Promise<void> {
+    const success = puts
+      .filter(({ leaseId }) => leaseId !== undefined)
+      .map(({ key }) => ({ kind: "delete", key }) as const);
+    await services.client.txn({ queues: [this.keys.queue], compare: [], success, failure: [] }, policy);
   }
 
   /** With the first key. undefined: somebody else was faster. */
@@ -154,7 +164,7 @@ export class LatchStore {
   #txn(
     { services, policy }: Asking,
     { id, leaseId, at }: Pick<Round, "id" | "leaseId"> & { readonly at: bigint | undefined },
-    { write: { puts }, first }: { readonly write: Write; readonly first: Txn["success"] },
+    { write: { puts, unless = [] }, first }: { readonly write: Write; readonly first: Txn["success"] },
   ): Promise<TxnAnswer> {
     const { latch: key, queue } = this.keys;
     const [mine] = puts as readonly [Put, ...Put[]];
@@ -164,7 +174,10 @@ export class LatchStore {
         : { kind: "modified at", key, revision: at };
     const txn: Txn = {
       queues: [queue],
-      compare: [unchanged],
+      compare: [
+        unchanged,
+        ...unless.map((each) => ({ kind: "created at", key: each, revision: 0n }) as const),
+      ],
       success: [
         ...first,
         ...puts.map((put) => ({ kind: "put", leaseId, ...put }) as const),
@@ -241,7 +254,10 @@ export class LatchStore {
       throw error;
     });
     // The round has ended with its lease.
-    if (!answer) return "reset";
+    if (!answer) {
+      await this.remove(lease, place, false);
+      return "reset";
+    }
     const [first, own] = answer.ranges.filter((range) => range !== undefined);
     const [kv] = first?.kvs ?? [];
     const now = (this.#round = this.#roundOf(kv));
@@ -249,6 +265,28 @@ export class LatchStore {
     if (!answer.succeeded && own?.kvs.length === 0) return "gone";
     if (!now.isOpen) this.#round = await this.#openIfFull({ services, policy }, now);
     return "counted";
+  }
+
+  /** Removes an enlisted counter. `inDoubt`: an attempt to put it may yet be executed, and puts nothing then. */
+  async remove(lease: Lease, { round, id, leaseId, revision }: Enlisted, inDoubt: boolean): Promise<void> {
+    const policy = { ...lease.policy(`leave the latch "${this.name}"`), untilConfirmed: true };
+    const [key, enlisted, left] = (["alive", "enlisted", "left"] as const).map((part) =>
+      this.keys.of(part, round, id),
+    ) as [string, string, string];
+    const txn = (leaves: Txn["success"]): Txn => ({
+      queues: [this.keys.queue],
+      compare: [{ kind: "created at", key, revision }],
+      success: [{ kind: "delete", key }, { kind: "delete", key: enlisted }, ...leaves],
+      failure: [],
+    });
+    const { client } = lease.services;
+    if (!inDoubt) return void (await client.txn(txn([]), policy));
+    const leave = { kind: "put", key: left, value: "", leaseId } as const;
+    await client.txn(txn([leave]), { ...policy, onLeaseGone: undefined }).catch((error: unknown) => {
+      if (!(error instanceof LeaseNotFoundError)) throw error;
+      // Of the round, or of the session: then its key is gone.
+      return client.txn(txn([]), policy);
+    });
   }
 
   /** A new round, unless nobody has begun one. */
@@ -297,6 +335,8 @@ interface Put {
 interface Write {
   readonly puts: readonly Put[];
   readonly counts: boolean;
+  /** Keys that show that it has been executed: a further attempt puts nothing. */
+  readonly unless?: readonly string[];
 }
 
 /** `at`: the create revision of the keys; undefined if the latch is open, and nothing was put. */

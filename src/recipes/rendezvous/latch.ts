@@ -187,7 +187,8 @@ export class CountDownLatch {
     const id = newId(this.#source.services);
     const { services } = lease;
     const what = `enlist a counter of the latch "${this.name}"`;
-    const policy = { ...lease.policy(what), onLeaseGone: undefined };
+    const onUnanswered = (): void => counter.isInDoubt();
+    const policy = { ...lease.policy(what), onLeaseGone: undefined, onUnanswered };
     const value = valueOf(lease.owner, lease.services);
     const enlisting = this.#latch
       .write({ services, policy }, lease, (round) => ({
@@ -196,6 +197,9 @@ export class CountDownLatch {
           { key: this.#latch.keys.of("alive", round, id), value, leaseId: lease.leaseId },
         ],
         counts: false,
+        unless: (["enlisted", "counted", "left"] as const).map((part) =>
+          this.#latch.keys.of(part, round, id),
+        ),
       }))
       .then(({ round, at: revision }) =>
         counter.enlisted({ round: round.id, leaseId: round.leaseId, id, revision }),

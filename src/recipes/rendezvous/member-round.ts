@@ -3,13 +3,14 @@
 //   key                               lease            there:
 //   NAME/waiters/ID                   of the session   a member, from its call of enter to that of leave
 //   NAME/ready                        none             the barrier is open: the last to enter puts it, the last to leave deletes it
-//   /leasehold/barrier/NAME//ID       for 30 days      beside the first one; without it, the session of the member has ended
+//   /leasehold/barrier/NAME//m/ID     for 30 days      beside the first one; without it, the session of the member has ended
+//   the same                          for ten minutes  a member has left while its put was in doubt: a late attempt puts nothing
 //
 // The members of a round are the first ones, by their create revisions. `ready` names them, so a member that came too late doesn't take the
 // round of the others for its own. It is put only while all of them are there, in one transaction with that condition. A `ready`
 // that is older than every member is left from a round whose members have all died.
 import { BarrierBrokenError, BarrierFullError, CountMismatchError } from "../../errors.js";
-import type { Compare, KeyValue, Txn } from "../../etcd/port.js";
+import type { Compare, KeyValue, Txn, TxnAnswer } from "../../etcd/port.js";
 import type { CheckedWait } from "../../base/options/check.js";
 import { inOwnContext } from "../../base/util/own-context.js";
 import { settleWithin } from "../../base/util/settle.js";
@@ -17,6 +18,7 @@ import { BARRIERS, pathOf, prefixEnd } from "../../keys.js";
 import type { EtcdServices } from "../../lock/session/connection.js";
 import type { Dependent, Lease } from "../../lock/session/lease.js";
 import {
+  ATTEMPTS,
   fieldsOf,
   ownerIn,
   type SeenKey,
@@ -30,6 +32,8 @@ import {
 /** etcd takes 128 conditions in a transaction. */
 export const MAX_MEMBERS = 100;
 const RECORDS = { ms: 30 * 86_400_000, atLeast: true };
+/** The record of a member that has left. */
+const LEFT = JSON.stringify({ left: true });
 /** Other clients may have put more: those that matter are the oldest. */
 const MAX_READ = 1000;
 
@@ -112,6 +116,8 @@ export class MemberRound {
   /** Create revision of the key; 0n before it is known. */
   #created = 0n;
   #putting: Promise<unknown> = Promise.resolve();
+  /** So many attempts to put it may be executed at any later time. */
+  #inDoubt = 0;
   /** Members that were among the first ones: the end of one of them before the barrier opens is news. */
   readonly #seen = new Map<bigint, SeenKey>();
   #view: View = { waiters: [], ready: undefined };
@@ -201,26 +207,31 @@ export class MemberRound {
     const [key, record, value] = [this.#key, this.#record, this.#value];
     const waiters = { kind: "range", ...this.#keys.waiters, order: "oldest first", limit: MAX_READ } as const;
     const ready = { kind: "range", key: this.#keys.ready } as const;
-    const policy = { ...this.#lease.policy(what), onLeaseGone: undefined };
+    const onUnanswered = (): void => void this.#inDoubt++;
+    const policy = { ...this.#lease.policy(what), onLeaseGone: undefined, onUnanswered };
     const limits = { what, signal: this.#lease.signal, renew: () => this.#lease.renewNow() };
     const { header, succeeded, ranges } = await withLongLease(services, RECORDS, limits, (long) =>
       services.client.txn(
         {
           queues: [this.#keys.queue],
-          compare: [{ kind: "created at", key, revision: 0n }],
+          compare: [key, record].map((each) => ({ kind: "created at", key: each, revision: 0n })),
           success: [
             { kind: "put", key, value, leaseId },
             { kind: "put", key: record, value, leaseId: long },
             waiters,
             ready,
           ],
-          failure: [waiters, ready, { kind: "range", key }],
+          failure: [waiters, ready, { kind: "range", key }, { kind: "range", key: record }],
         },
         policy,
       ),
     );
-    const [all, open, own] = ranges.filter((range) => range !== undefined);
-    this.#created = succeeded ? header.revision : (own?.kvs[0]?.createRevision ?? 0n);
+    const [all, open, ...own] = ranges.filter((range) => range !== undefined);
+    // An attempt whose answer was lost. Without its key, the record is that of a death.
+    const [put] = own.flatMap(({ kvs }) => kvs);
+    // It was one of those in doubt.
+    if (!succeeded && put) this.#inDoubt--;
+    this.#created = succeeded ? header.revision : (put?.createRevision ?? 0n);
     const [kv] = open?.kvs ?? [];
     this.#view = { waiters: (all?.kvs ?? []).map(waiterOf), ready: kv && seenKey(kv) };
   }
@@ -304,7 +315,7 @@ export class MemberRound {
     const range = { ...this.#keys.records, order: "newest first", limit: MAX_READ } as const;
     const policy = this.#lease.policy(`look for the members of the barrier "${this.name}"`);
     const { kvs } = await services.client.range(range, policy);
-    return new Map(kvs.map((kv) => [kv.createRevision, seenKey(kv)]));
+    return new Map(kvs.filter((kv) => !hasLeft(kv)).map((kv) => [kv.createRevision, seenKey(kv)]));
   }
 
   /** All members are there: opens the barrier, if they still are. undefined: one of them is not. */
@@ -337,20 +348,18 @@ export class MemberRound {
 
   /** Takes it back before the barrier opens; if it has opened meanwhile, this member is inside. */
   async #withdrawn(error: Error): Promise<Entered> {
-    const { services } = this.#lease;
-    const policy = { ...this.#lease.policy(`leave the barrier "${this.name}"`), untilConfirmed: true };
+    const what = `leave the barrier "${this.name}"`;
     const [key, ready] = [this.#key, this.#keys.ready];
     for (let { ready: last } = this.#view; ;) {
-      const txn: Txn = {
+      const { succeeded, ranges } = await this.#remove(what, (success) => ({
         queues: [this.#keys.queue],
         compare: [readyIs(ready, last), { kind: "created at", key, revision: this.#created }],
-        success: this.#deletions(),
+        success,
         failure: [
           { kind: "range", key: ready },
           { kind: "range", key },
         ],
-      };
-      const { succeeded, ranges } = await services.client.txn(txn, policy);
+      }));
       const [open, own] = ranges.map((range) => range?.kvs[0]);
       if (succeeded || !own) return error;
       last = open && seenKey(open);
@@ -358,8 +367,20 @@ export class MemberRound {
     }
   }
 
-  #deletions(): Txn["success"] {
-    return [this.#key, this.#record].map((key) => ({ kind: "delete", key }));
+  /** A transaction that removes the keys of this member, and lets no late attempt put them. */
+  #remove(what: string, txn: (removals: Txn["success"]) => Txn): Promise<TxnAnswer> {
+    const { services, signal } = this.#lease;
+    const [key, record] = [this.#key, this.#record];
+    const policy = { ...this.#lease.policy(what), untilConfirmed: true };
+    const removal = { kind: "delete", key } as const;
+    if (this.#inDoubt === 0)
+      return services.client.txn(txn([removal, { kind: "delete", key: record }]), policy);
+    return withLongLease(services, ATTEMPTS, { what, signal }, (leaseId) =>
+      services.client.txn(txn([removal, { kind: "put", key: record, value: LEFT, leaseId }]), {
+        ...policy,
+        onLeaseGone: undefined,
+      }),
+    );
   }
 
   /** Deletes the keys of this member, and the open state behind those of the last one. Resolves with the members that are still there. */
@@ -374,30 +395,29 @@ export class MemberRound {
 
   async #goOut(): Promise<readonly SeenKey[]> {
     const { client } = this.#lease.services;
-    const policy = { ...this.#lease.policy(`leave the barrier "${this.name}"`), untilConfirmed: true };
+    const what = `leave the barrier "${this.name}"`;
     const { queue, ready: key, waiters } = this.#keys;
-    const success = this.#deletions();
     if (this.#created === 0n) {
       // Its put was refused, or its answer is lost: no other key has this name.
-      await client.txn({ queues: [queue], compare: [], success, failure: [] }, policy);
+      await this.#remove(what, (success) => ({ queues: [queue], compare: [], success, failure: [] }));
       return [];
     }
     const after = [
       { kind: "range", ...waiters, order: "oldest first", limit: MAX_READ },
       { kind: "range", key },
     ] as const;
-    const txn: Txn = {
+    const answer = await this.#remove(what, (removals) => ({
       queues: [queue],
       compare: [{ kind: "created at", key: this.#key, revision: this.#created }],
-      success: [...success, ...after],
+      success: [...removals, ...after],
       failure: [...after, { kind: "range", key: this.#record }],
-    };
-    const answer = await client.txn(txn, policy);
+    }));
     const [others, open, record] = answer.ranges.filter((range) => range !== undefined);
-    // With an earlier attempt, its record would be gone, too.
-    if (record && record.kvs.length > 0) throw await this.#keyIsGone("leave");
+    // With an earlier attempt, its record would be gone, too, or would say so.
+    if (record?.kvs.some((kv) => !hasLeft(kv))) throw await this.#keyIsGone("leave");
     const [ready] = open?.kvs ?? [];
     if (ready && others?.kvs.length === 0) {
+      const policy = { ...this.#lease.policy(what), untilConfirmed: true };
       const compare = [readyIs(key, ready), { kind: "nothing in", ...waiters }] as const;
       await client.txn({ queues: [queue], compare, success: [{ kind: "delete", key }], failure: [] }, policy);
     }
@@ -453,6 +473,8 @@ export class MemberRound {
     return this.#records();
   }
 }
+
+const hasLeft = (kv: Pick<KeyValue, "value">): boolean => fieldsOf(kv)?.["left"] === true;
 
 const readyIs = (key: string, last: SeenKey | undefined): Compare =>
   last ? { kind: "modified at", key, revision: last.modRevision } : { kind: "created at", key, revision: 0n };

@@ -15,8 +15,10 @@ const two = twoSessions(20);
 const barrier = (name: string) => new Barrier(two.cluster, name);
 const stored = async (name: string) => [
   ...(await keysUnder(two.etcd, name)),
-  ...(await keysUnder(two.etcd, `/leasehold/barrier/${name}/`)),
+  ...(await keysUnder(two.etcd, `/leasehold/barrier/${name}//hold`)),
 ];
+/** What keeps late attempts of `hold` from closing it. */
+const attempts = (name: string) => keysUnder(two.etcd, `/leasehold/barrier/${name}//by/`);
 const isPending = (promise: Promise<unknown>) => stillWaits(two.cluster, promise);
 
 describe.concurrent("a barrier", () => {
@@ -52,6 +54,9 @@ describe.concurrent("a barrier", () => {
     await new Barrier(cluster, "stays").hold();
     await cluster.close();
     expect(await stored("stays")).toMatchObject([{ key: "stays", leaseId: 0n }]);
+    const leases = (await attempts("stays")).map(({ leaseId }) => leaseId);
+    expect(leases).toHaveLength(1);
+    expect(leases).not.toContain(0n);
     const waiting = barrier("stays").wait();
     expect(await isPending(waiting)).toBe(true);
     await deleteKey(two.etcd, "stays");

@@ -16,6 +16,7 @@ export interface Facts extends Calls {
   readonly delayKeys: readonly ServerEvent[];
   readonly memberKeys: readonly ServerEvent[];
   readonly marks: readonly ServerEvent[];
+  readonly meetingKeys: readonly ServerEvent[];
   readonly sights: readonly Sight[];
   readonly setting: Setting;
   readonly start: bigint;
@@ -52,7 +53,7 @@ export function factsOf(run: Run): Facts {
   const steps = new Steps(history);
   const troubles = new Troubles(steps, setting);
   const { calls, callOf, holds } = callsOf(steps);
-  const { delayKeys = [], memberKeys = [], marks = [], sights = [] } = run;
+  const { delayKeys = [], memberKeys = [], marks = [], meetingKeys = [], sights = [] } = run;
   const places = placesOf(server, setting, delayKeys);
   const together = togetherOf(places, calls);
   const all = [...places.values()].flat();
@@ -68,7 +69,7 @@ export function factsOf(run: Run): Facts {
     ({ lock }) => lock,
   );
   return {
-    ...{ history, steps, server, delayKeys, memberKeys, marks, sights, setting, ...ends },
+    ...{ history, steps, server, delayKeys, memberKeys, marks, meetingKeys, sights, setting, ...ends },
     ...{ calls, callOf, callsUnder, holds, places, placeOf, holdOf, firstHoldOf },
     ...{ together, troubles, lastUse, early },
   };

@@ -2,13 +2,17 @@
 import type { Run } from "../runner/history.js";
 import { abortedCallsLeave } from "./abort-rules.js";
 import { queuesAreBounded } from "./bound-rules.js";
+import { barrierOpensByRelease } from "./barrier-rules.js";
 import { claimsNeverOverlap } from "./claims.js";
 import { delayAfterCrash } from "./delay-rules.js";
+import { membersMeet } from "./double-barrier-rules.js";
 import { endsOnce } from "./ends.js";
 import { factsOf, type Finding, type Rule } from "./facts.js";
 import { noFalseLoss } from "./false-loss.js";
 import { Figures } from "./figures.js";
 import { observersAgree, proclaimedOnce } from "./leader-rules.js";
+import { eachCallCountsOnce, latchOpensWithItsCounts } from "./latch-rules.js";
+import { meetingsEnd } from "./meeting-end-rules.js";
 import { grantedIsHeld, signalIsNotLate } from "./held-rules.js";
 import { newestWins } from "./newest-rules.js";
 import { nothingLeftBehind } from "./leftovers.js";
@@ -57,6 +61,8 @@ const RULES = {
     ...{ I29: answersAreKept, I30: runsOnce, I31: marksEnd },
     I32: queuesAreBounded,
     I33: newestWins,
+    ...{ I34: latchOpensWithItsCounts, I35: eachCallCountsOnce, I36: barrierOpensByRelease },
+    ...{ I37: membersMeet, I38: meetingsEnd },
     crash: noCrash,
   },
 } satisfies Record<string, Rule>;

@@ -11,6 +11,7 @@ export class Steps {
   readonly works: (history.WorkRun | history.WorkRan | history.Moved)[] = [];
   readonly settled: history.Settled[] = [];
   readonly results: (history.Asked | history.Answered | history.Worked | history.SettledWork)[] = [];
+  readonly meetings: (history.Called | history.Returned | history.GaveUp)[] = [];
   readonly viewed: history.Viewed[] = [];
   readonly observations: (history.Observed | history.Unobserved)[] = [];
   readonly stalls: history.Stall[] = [];
@@ -52,6 +53,11 @@ export class Steps {
       case "worked":
       case "settled-work":
         this.results.push(step);
+        break;
+      case "called":
+      case "returned":
+      case "gave-up":
+        this.meetings.push(step);
         break;
       case "settled":
         this.settled.push(step);

@@ -138,6 +138,45 @@ export interface SettledWork extends OnHold {
   readonly ask: number;
   readonly fails: boolean;
 }
+/** A call for a latch, its counter, a barrier, or a double barrier. */
+export type Meeting =
+  | ("countDown" | "wait" | "count" | "reset" | "enlist" | "counter" | "quit")
+  | ("hold" | "release" | "pass")
+  | ("enter" | "leave");
+export interface Called extends OnHold {
+  readonly k: "called";
+  readonly f: Meeting;
+  /** How many counts, or how many members. */
+  readonly number?: number;
+  readonly onCrash?: "reject" | "continue" | "stay" | "break";
+  /** Of the session that it uses. */
+  readonly owner?: string;
+  /** The ID of a count. */
+  readonly item?: string;
+  /** Names what its calls have in common: those of one counter, or of one member in a round. */
+  readonly of?: number;
+  /** Its `timeoutMs`, or the default. */
+  readonly limitMs?: number;
+  /** Its caller may give up. */
+  readonly quits?: true;
+}
+/** Its caller was told so: "ok", or the code of the error. */
+export interface Returned extends OnHold {
+  readonly k: "returned";
+  readonly f: Meeting;
+  readonly status: string;
+  /** What is missing, or whether `hold` has closed it. */
+  readonly n?: number;
+  readonly why?: string;
+  readonly phase?: string;
+  /** Who is dead: with commas. */
+  readonly owners?: string;
+}
+/** Its caller aborts it. */
+export interface GaveUp extends OnHold {
+  readonly k: "gave-up";
+  readonly f: Meeting;
+}
 /** Who owns which shard at a revision, as a member sees it: fences with commas. */
 export interface Viewed extends At {
   readonly k: "viewed";
@@ -241,6 +280,7 @@ export type Step =
   | (Invoke | Outcome | Abort | Claim | End | Asks | Wanted | Observed | Unobserved)
   | (WorkRun | WorkRan | Moved | Told | Settled | Viewed)
   | (Asked | Answered | Worked | SettledWork)
+  | (Called | Returned | GaveUp)
   | (Stall | Nemesis | Leftovers | Crash);
 
 /** One event of etcd, as the observer's watch reported it. */
@@ -305,6 +345,8 @@ export interface Run {
   readonly memberKeys?: readonly ServerEvent[];
   /** Events of the marks of `once` and `share`. */
   readonly marks?: readonly ServerEvent[];
+  /** Events of the keys of latches and barriers. */
+  readonly meetingKeys?: readonly ServerEvent[];
   /** Of all clients, in the order of time. Only a simulated run knows them. */
   readonly sights?: readonly Sight[];
   readonly setting: Setting;

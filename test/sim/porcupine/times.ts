@@ -71,6 +71,7 @@ export function registerCalls(history: readonly Step[]): RegisterCall[] {
     if (step.k === "run" || step.k === "ran" || step.k === "moved") continue;
     if (step.k === "asked" || step.k === "answered" || step.k === "worked" || step.k === "settled-work")
       continue;
+    if (step.k === "called" || step.k === "returned" || step.k === "gave-up") continue;
     const of = `${step.p}#${step.id}`;
     const invoked = last.get(of);
     if (step.k !== "invoke" && step.k !== "claim" && (step.f === "read" || step.f === "write"))

@@ -8,6 +8,7 @@ import {
   shortOf,
   swarmOf,
   withCrashes,
+  withRendezvous,
   withResults,
   withShards,
   withBounds,
@@ -42,6 +43,8 @@ export interface Choice {
   readonly shards: boolean;
   /** Callers of `once` and `share` keep results. */
   readonly results: boolean;
+  /** Callers of latches and barriers. */
+  readonly rendezvous: boolean;
   readonly only: readonly number[] | undefined;
   readonly processes: number | undefined;
   /** A name in the table of the lab, if the build is a mutant. */
@@ -61,11 +64,12 @@ export const KINDS = [
   "newest",
   "shards",
   "results",
+  "rendezvous",
 ] as const;
 
 export function settingOf(seed: number, choice: Choice): SimOptions {
   const { build, short, transport, workers, crashes, wanted, sticky } = choice;
-  const { bounded, weighted, newest, shards, results, only, processes } = choice;
+  const { bounded, weighted, newest, shards, results, rendezvous, only, processes } = choice;
   const chosen = (short ? shortOf : swarmOf)(String(seed));
   const carried = transport ? overTransport(chosen) : chosen;
   const renewed = workers ? withWorkers(carried) : carried;
@@ -76,7 +80,8 @@ export function settingOf(seed: number, choice: Choice): SimOptions {
   const heavy = weighted ? withWeights(limited) : limited;
   const latest = newest ? withNewest(heavy) : heavy;
   const shared = shards ? withShards(latest) : latest;
-  const swarm = results ? withResults(shared) : shared;
+  const cached = results ? withResults(shared) : shared;
+  const swarm = rendezvous ? withRendezvous(cached) : cached;
   return { ...swarm, build, only, processes: processes ?? swarm.processes };
 }
 

@@ -248,6 +248,23 @@ export const SEVERAL_FAULTS: readonly SimFault[] = [deleteKeys];
 /** Of processes whose leases a worker thread renews. */
 export const BUSY_FAULTS: readonly SimFault[] = [block];
 
+/** The time of a latch is over: etcd deletes all its keys. */
+const endLatch: SimFault = {
+  name: "end-latch",
+  effect: "takes-place",
+  lasts: moment,
+  hit({ crew, random }) {
+    const latches = crew.latches();
+    if (latches.length === 0) return undefined;
+    const lease = crew.leaseOf(random.pick(latches));
+    const revision = crew.revoke(lease);
+    return revision === undefined ? undefined : { target: lease, took: [revision] };
+  },
+};
+
+/** Of latches and barriers. */
+export const MEETING_FAULTS: readonly SimFault[] = [endLatch];
+
 export const ACCESS_FAULTS: readonly SimFault[] = [quota, tokens];
 
 /** New ones come last: what a seed chooses from the others does not change. */
@@ -259,4 +276,5 @@ export const SIM_FAULTS: readonly SimFault[] = [
   ...TRANSPORT_FAULTS,
   ...BUSY_FAULTS,
   ...SEVERAL_FAULTS,
+  ...MEETING_FAULTS,
 ];

@@ -24,6 +24,7 @@ const USAGE = `npm run sim -- [options]
   --newest      most calls of a mutex end the older ones that wait
   --shards      members of a group share out shards, work on them, and come and go
   --results     callers of once and share keep results, and give them to one another
+  --rendezvous  callers count down latches, wait for barriers, and enter and leave double barriers
   --live        each run is judged during the run as well, and ends when a violation is noticed
   --jobs N      that many processes at once, each with a part of the seeds; prints each part and the total
   --record FILE with --jobs: adds a row for each part to a table, and omits the parts that are in it
@@ -50,6 +51,7 @@ interface Flags {
   readonly newest: boolean;
   readonly shards: boolean;
   readonly results: boolean;
+  readonly rendezvous: boolean;
   readonly live: boolean;
   readonly only: readonly number[] | undefined;
   readonly processes: number | undefined;
@@ -82,6 +84,7 @@ async function main(): Promise<void> {
         newest: flag,
         shards: flag,
         results: flag,
+        rendezvous: flag,
         live: flag,
         jobs: text,
         record: text,

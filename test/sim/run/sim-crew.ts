@@ -1,5 +1,5 @@
 import type { Member } from "../../../src/etcd/port.js";
-import { delayedBy, delayLeaseOf } from "../../../src/keys.js";
+import { BARRIERS, delayedBy, delayLeaseOf, LATCHES, MARKS } from "../../../src/keys.js";
 import type { AuthOptions } from "../../../src/testing/memory/users.js";
 import type { Random } from "../../../src/testing/memory/random.js";
 import { SimEtcd } from "../../../src/testing/memory/etcd.js";
@@ -53,10 +53,13 @@ export interface CrewOptions {
 const GUARDIAN_MS = 50;
 const REVOKE_AGAIN_MS = 500;
 
+/** As long as a call of `enlist` tries by default. The TTL of a latch is a minute at least. */
+const LATCH_MS = 10_000;
+
 const USER = { username: "worker", password: "secret" };
 const AUTH: AuthOptions = {
   users: { [USER.username]: { password: USER.password, roles: ["sim"] } },
-  roles: { sim: { readwrite: ["sim/", "/leasehold/once/sim/"] } },
+  roles: { sim: { readwrite: ["sim/", ...[MARKS, LATCHES, BARRIERS].map((keys) => `${keys}sim/`)] } },
 };
 
 /** The simulated etcd, and the processes that work with it. */
@@ -203,9 +206,22 @@ export class SimCrew {
     return this.#nodes.reduce((sum, { clock }) => sum + clock.timers, 0);
   }
 
-  /** The keys of all places, in create order. */
+  /** The keys of all places, in create order, and those of the sessions that meet others. */
   livingKeys(): readonly string[] {
-    return this.server.living(this.options.places);
+    const { places, work } = this.options;
+    const keys = this.server.living(places);
+    if (work.of !== "rendezvous") return keys;
+    const counters = this.server.living(LATCHES).filter((key) => key.includes("/alive/"));
+    return [...keys.filter((key) => this.leaseOf(key) !== "0"), ...counters];
+  }
+
+  /** The first key of each latch that is old enough to end: of a younger one, no call would see the end while it begins. */
+  latches(): readonly string[] {
+    const { events } = this.server;
+    const before = this.options.kernel.now - LATCH_MS;
+    const old = new Set(events.filter(({ tSeen }) => Number(tSeen) / 1e6 < before).map(({ lease }) => lease));
+    const all = this.server.living(LATCHES).filter((key) => key.endsWith("//latch"));
+    return all.filter((key) => old.has(this.leaseOf(key)));
   }
 
   leaseOf(key: string): string {

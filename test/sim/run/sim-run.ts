@@ -20,8 +20,8 @@ const REQUEST_TIMEOUT_MS = 1000;
 /** Longer than the pause after which what has failed again and again is tried again. */
 const CALM_MS = 50_000;
 
-/** The leases of runs of `once` that have begun outlive every process, by design. */
-const LONG_LEASE_SECONDS = 3600;
+/** The leases of runs of `once` that have begun, and those of latches and barriers, outlive every process, by design. */
+const LONG_LEASE_SECONDS = 600;
 
 export interface SimOptions {
   readonly seed: string;

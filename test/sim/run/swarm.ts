@@ -5,6 +5,7 @@ import {
   ACCESS_FAULTS,
   BUSY_FAULTS,
   CLIENT_FAULTS,
+  MEETING_FAULTS,
   SEVERAL_FAULTS,
   SUSPEND_FAULTS,
   type SimFault,
@@ -167,6 +168,26 @@ export function withResults(setting: Omit<SimOptions, "build">): Omit<SimOptions
   };
 }
 const RESULT_REQUESTS = 400;
+
+/** The same run of callers of latches and barriers. */
+export function withRendezvous(setting: Omit<SimOptions, "build">): Omit<SimOptions, "build"> {
+  const random = new Random(setting.seed).fork("rendezvous");
+  const ttlSeconds = Math.min(10, setting.ttlSeconds);
+  return {
+    ...{
+      ...setting,
+      of: "rendezvous",
+      sticky: false,
+      wanted: false,
+      processes: 2 + random.int(3),
+      ttlSeconds,
+    },
+    ...{ names: 1 + random.int(4), lanes: 1 + random.int(3), calls: Infinity },
+    faults: [...setting.faults, ...someOf(MEETING_FAULTS, random)],
+    ...{ requests: setting.requests && RENDEZVOUS_REQUESTS, seconds: Math.max(20, setting.seconds) },
+  };
+}
+const RENDEZVOUS_REQUESTS = 400;
 
 /** Holders with long leases make no calls: only their streams can notice that a member is cut off. */
 const patient = (random: Random) => ({

@@ -79,6 +79,14 @@ export class Story {
         const what = `${step.slot} of ${this.#short(step.lock)}`;
         return { text: `${step.p} is told of ${what}: ${step.status} ${step.value ?? ""}`, tone: "minor" };
       }
+      case "called":
+        return { text: `${step.p} calls ${step.f} of ${this.#short(step.lock)}`, tone: "minor" };
+      case "returned": {
+        const what = `${step.f} of ${this.#short(step.lock)}`;
+        return { text: `${step.p} is told of ${what}: ${step.status} ${step.n ?? ""}`, tone: "minor" };
+      }
+      case "gave-up":
+        return { text: `${step.p} gives up ${step.f} of ${this.#short(step.lock)}`, tone: "minor" };
       case "worked":
       case "settled-work":
       case "run":

@@ -4,11 +4,14 @@ import { isClosed } from "./barrier-rules.js";
 import { entranceOf, membersAt, ownMembers, roundsOf } from "./double-barrier-rules.js";
 import { at, ms, type Facts, type Finding, type Rule } from "./facts.js";
 import { isOpen, latchAt } from "./latch-rules.js";
-import { meetingsOf, momentsOf, say, type Meeting, type Moment, type Part } from "./meetings.js";
+import { grouped } from "./grouped.js";
+import { meetingsOf, momentsOf, ownerOf, say, type Meeting, type Moment, type Part } from "./meetings.js";
 import { earlier, FOREVER, later } from "./spans.js";
 import { BREATH } from "./troubles.js";
 
 const MS = 1_000_000n;
+/** So long a call may take to learn what etcd has, if nothing disturbs it. */
+const SECOND = 1000n * MS;
 
 const ANYWHERE = ["ok", "GAVE_UP", "ETCD_UNAVAILABLE", "ETCD_REFUSED", "SESSION_CLOSED"];
 const WITH_A_SESSION = ["SESSION_LOST"];
@@ -32,12 +35,27 @@ const ALL = Object.keys(TOLD) as readonly MeetingCall[];
 
 /** I38: a call ends with what it waits for, or with an error that its documentation names, in time; nothing waits for the dead. */
 export const meetingsEnd: Rule = (facts) => [
+  ...keptByTheDead(facts),
   ...meetingsOf(facts, ...ALL).flatMap((call) => [
     ...toldStrangely(facts, call),
     ...endedLate(facts, call),
     ...leftWaiting(facts, call),
   ]),
 ];
+
+/** What a killed process has put with the lease of its session, and would hold others up. */
+function keptByTheDead(facts: Facts): Finding[] {
+  const own = facts.meetingKeys.filter(({ key }) => key.includes("/waiters/") || key.includes("/alive/"));
+  return [...grouped(own, ({ key, create }) => `${create} ${key}`).values()].flatMap((events): Finding[] => {
+    const [put] = events;
+    const p = put && ownerOf(put).split("/")[0];
+    const died = p === undefined ? FOREVER : facts.troubles.killedAt(p);
+    if (put === undefined || died === FOREVER) return [];
+    const gone = events.find(({ type }) => type === "DELETE")?.tSeen ?? facts.end;
+    if (gone <= facts.troubles.limit(p, later(died, put.tSeen))) return [];
+    return [{ text: `${put.key} of ${p}, dead ${at(facts, died)}, was there until ${at(facts, gone)}` }];
+  });
+}
 
 function toldStrangely(facts: Facts, call: Meeting): Finding[] {
   const { called, status, to, from } = call;
@@ -97,8 +115,11 @@ function leftWaiting(facts: Facts, call: Meeting): Finding[] {
     if (reason !== since?.reason)
       since = reason === undefined ? undefined : { reason, from: later(moment.from, from) };
     if (since === undefined) continue;
-    // Another process may have to do something about it.
-    const due = facts.troubles.limit(undefined, since.from);
+    // The last one to enter opens a double barrier, for all; all else is told by etcd.
+    const due =
+      called.f === "enter"
+        ? facts.troubles.limit(undefined, since.from)
+        : facts.troubles.limit(called.p, since.from, SECOND);
     if (due < moment.to && to > due && wasThere(facts, called.p, due))
       return [{ text: `${say(facts, call)}, waited on, though ${since.reason} ${at(facts, since.from)}` }];
   }

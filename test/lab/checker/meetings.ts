@@ -141,7 +141,3 @@ export function say(facts: Facts, { called, returned, from, to }: Meeting): stri
   const end = earlier(to, facts.end);
   return `${p}#${id} ${f}(${given}) of ${lock}, ${at(facts, from)}, told "${told}" ${at(facts, end)}`;
 }
-
-/** The processes of a run are named so in the owners of their sessions. */
-export const diedAt = ({ troubles }: Facts, owner: string): bigint =>
-  troubles.killedAt(owner.split("/")[0] ?? "");

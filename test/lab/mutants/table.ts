@@ -2,6 +2,7 @@
 import { t1, t2, type Hunt, type Mutant, type Patch } from "./mutant.js";
 import { OTHERS } from "./others.js";
 import { REFUSALS } from "./refusals.js";
+import { RENDEZVOUS } from "./rendezvous.js";
 import { RESULTS } from "./results.js";
 import { SHARDS } from "./shards.js";
 import { TRANSPORT } from "./transport.js";
@@ -485,4 +486,5 @@ export const MUTANTS: readonly Mutant[] = [
   ...TRANSPORT,
   ...SHARDS,
   ...RESULTS,
+  ...RENDEZVOUS,
 ];

@@ -48,6 +48,13 @@ const ASKED: Hints = {
   faults: ["kill-holder", "delete-key", "link-slow", "link-lose-answers", "link-lossy", "suspend-holder"],
 };
 
+/** Callers of the same latches and barriers, who die, and whose answers are lost or late. */
+const MEET: Hints = {
+  ...{ of: "rendezvous", processes: 3, lanes: 2, names: 2, calls: Infinity, requests: 600 },
+  ...{ ttlSeconds: 3, seconds: 30, ...OFTEN, quiet: 0.05 },
+  faults: ["kill-holder", "revoke-lease", "link-slow", "link-lossy", "link-lose-answers"],
+};
+
 /** Mutants that the simulation cannot show: it has no sockets of Node.js, whose events carry an async context. */
 export const UNSIMULATED: ReadonlySet<string> = new Set(["context-inherited", "live-parent-revoked"]);
 
@@ -203,4 +210,21 @@ export const MUTANT_HUNTS: Readonly<Record<string, Ground>> = {
   "told-done-before-the-result": at(ASKED),
   "lost-run-forgotten": at({ ...ASKED, seconds: 60, requests: 900 }),
   "lost-run-repeated": at(ASKED),
+  "counted-twice-after-a-lost-answer": at(MEET),
+  "latch-opened-with-one-missing": at(MEET),
+  "counter-s-repeated-put": at(MEET),
+  "dead-counter-waited-for": at({
+    ...MEET,
+    processes: 2,
+    lanes: 1,
+    names: 4,
+    faults: ["revoke-lease"],
+    gapMs: [400, 800],
+  }),
+  "barrier-closed-again": at(MEET),
+  "barrier-opened-with-one-missing": at(MEET),
+  "barrier-opened-for-the-dead": at(MEET),
+  "dead-member-waited-for": at(MEET),
+  "left-before-the-others": at(MEET),
+  "late-member-put": at(MEET),
 };

@@ -28,6 +28,8 @@ const gateAt = (lock: string, { keys }: Moment): Gate => ({
 });
 
 export const isClosed = (lock: string, moment: Moment): boolean => gateAt(lock, moment).gate !== undefined;
+/** By somebody: nothing is left of its holder. */
+export const isReleased = (lock: string, moment: Moment): boolean => isFree(gateAt(lock, moment));
 const isFree = ({ gate, mark }: Gate): boolean => !gate && !mark;
 const isBroken = ({ gate, mark }: Gate): boolean => !gate && mark !== undefined;
 

@@ -192,7 +192,7 @@ const endOf = ({ meetingKeys }: Facts, { key, rev }: ServerEvent): bigint =>
   FOREVER;
 
 /** The latch was open: there was nothing to count. */
-const mayHaveNone = (facts: Facts, call: Meeting): boolean =>
+export const mayHaveNone = (facts: Facts, call: Meeting): boolean =>
   statesOf(facts, call.called.lock, since(facts, call)).some(isOpen);
 
 /** What is counted by its ID, or by its counter, was there while the call was under way, whoever has counted it. */

@@ -49,6 +49,6 @@ it("the export names a semaphore by the limits in its queue, and an rwlock by it
 
 it("the histories that the judge must distinguish have legal and illegal ones of each model", () => {
   const kinds = HAND_MADE.map(({ operations, legal }) => `${operations[0]?.object} ${legal}`);
-  const models = ["mutex", "rwlock", "semaphore", "register", "result"];
+  const models = ["mutex", "rwlock", "semaphore", "register", "result", "latch", "barrier"];
   expect(new Set(kinds)).toEqual(new Set(models.flatMap((model) => [`${model} true`, `${model} false`])));
 });

@@ -3,6 +3,7 @@ import type { Run } from "../../lab/runner/history.js";
 import { grantsOf, type Grant } from "./grants.js";
 import { holdOperations } from "./holds.js";
 import type { Operation } from "./operation.js";
+import { meetingOperations } from "./meetings.js";
 import { registerOperations } from "./registers.js";
 import { resultOperations } from "./results.js";
 import { timesOf, type Dated, type Times } from "./times.js";
@@ -19,7 +20,10 @@ export function exportRun(run: Run, dated: Dated): Operation[] {
   const facts = factsOf(run);
   const times = timesOf(facts, dated);
   const source = { facts, times, grants: grantsOf(facts, times) };
-  const all = [...holdOperations(source), ...registerOperations(source), ...resultOperations(source)];
+  const all = [
+    ...[...holdOperations(source), ...registerOperations(source)],
+    ...[...resultOperations(source), ...meetingOperations(source)],
+  ];
   return all.sort((a, b) => a.from - b.from);
 }
 

@@ -133,6 +133,69 @@ const RESULT: readonly Case[] = [
   ["a replay of another result", ILLEGAL, [result("keep", 1, [0, 20]), result("replay", 2, [21, 30])]],
 ];
 
+const counts = (t: Times, item?: string): Part => ({
+  ...{ op: "countDown", client: "w", number: 2, ...(item !== undefined && { item }), ...during(t) },
+});
+const meets = (op: Operation["op"], t: Times, value?: number): Part => ({
+  ...{ op, client: "w", number: 2, ...(value !== undefined && { value }), ...during(t) },
+});
+const LATCH: readonly Case[] = [
+  [
+    "two counts, one who waits, a reset",
+    LEGAL,
+    [
+      ...[meets("wait", [0, 40]), counts([5, 10]), meets("count", [11, 12], 1), counts([20, 30])],
+      ...[counts([41, 42]), meets("wait", [43, 44]), meets("reset", [50, 60]), meets("count", [61, 62], 2)],
+    ],
+  ],
+  [
+    "a count of unknown outcome that has opened it",
+    LEGAL,
+    [counts([0, 5]), counts([6]), meets("wait", [10, 20])],
+  ],
+  [
+    "an ID that is counted twice",
+    LEGAL,
+    [counts([0, 5], "a"), counts([6, 9], "a"), meets("count", [10, 11], 1)],
+  ],
+  ["a wait that ends with one missing", ILLEGAL, [counts([0, 5]), meets("wait", [1, 9]), counts([10, 20])]],
+  ["one count that counts twice", ILLEGAL, [counts([0, 5]), meets("count", [6, 9], 0)]],
+  [
+    "a wait that ends after a reset",
+    ILLEGAL,
+    [counts([0, 5]), counts([0, 5]), meets("reset", [6, 9]), meets("wait", [10, 20])],
+  ],
+];
+const BARRIER: readonly Case[] = [
+  [
+    "a hold, one that comes too late, a release",
+    LEGAL,
+    [meets("hold", [0, 5], 1), meets("hold", [1, 9], 0), meets("pass", [3, 30]), meets("release", [10, 20])],
+  ],
+  [
+    "a holder that dies, until a release",
+    LEGAL,
+    [
+      meets("hold", [0, 5], 1),
+      meets("die", [6, 6]),
+      meets("refused", [7, 8]),
+      meets("release", [9, 10]),
+      meets("pass", [9, 20]),
+    ],
+  ],
+  [
+    "a wait that ends while it is held",
+    ILLEGAL,
+    [meets("hold", [0, 5], 1), meets("pass", [6, 9]), meets("release", [10, 20])],
+  ],
+  ["two that have closed it", ILLEGAL, [meets("hold", [0, 5], 1), meets("hold", [1, 9], 1)]],
+  [
+    "a hold that closes it again",
+    ILLEGAL,
+    [meets("hold", [0, 5], 1), meets("release", [6, 7]), meets("hold", [8, 9], 0)],
+  ],
+];
+
 const casesOf = (object: ObjectKind, cases: readonly Case[]): HandMade[] =>
   cases.map(([title, legal, parts]) => ({
     ...{ title: `${object}: ${title}`, legal },
@@ -145,4 +208,6 @@ export const HAND_MADE: readonly HandMade[] = [
   ...casesOf("semaphore", SEMAPHORE),
   ...casesOf("register", REGISTER),
   ...casesOf("result", RESULT),
+  ...casesOf("latch", LATCH),
+  ...casesOf("barrier", BARRIER),
 ];

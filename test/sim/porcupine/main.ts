@@ -8,7 +8,7 @@ import { NotRunError } from "../../lab/runner/ground.js";
 import { readRun } from "../../lab/runner/journal.js";
 import { mutantOf, sources, type Build } from "../run/build.js";
 import { runSim } from "../run/sim-run.js";
-import { swarmOf, withResults } from "../run/swarm.js";
+import { swarmOf, withRendezvous, withResults } from "../run/swarm.js";
 import { exportRun, linesOf } from "./export.js";
 import { HAND_MADE } from "./hand-made.js";
 import { PorcupineJudge, type ObjectVerdict } from "./judge.js";
@@ -19,6 +19,7 @@ const USAGE = `npm run sim:porcupine -- [options]
   --seed N        the first seed (default: 1)
   --mutant LIST   these rules of the lab's table are broken, one at a time: each must have a history that is not legal
   --results       runs of callers of once and share, who keep results
+  --rendezvous    runs of callers of latches and barriers
   --lab FOLDER    a run that the lab has kept there, instead of simulated runs
   --print         prints the operations of each run as lines of JSON
   --timeout S     seconds for one object of a run; then its result is unknown (default: 10)
@@ -39,6 +40,7 @@ const { values: flags } = parseArgs({
       mutant: text,
       lab: text,
       results: flag,
+      rendezvous: flag,
       print: flag,
       help: flag,
     },
@@ -119,7 +121,7 @@ async function checkMutant(judge: PorcupineJudge, mutant: string): Promise<void>
 }
 
 const replayOf = (seed: number): string =>
-  `npm run sim:porcupine -- ${flags.results ? "--results " : ""}--seed ${seed} --seeds 1`;
+  `npm run sim:porcupine -- ${flags.results ? "--results " : ""}${flags.rendezvous ? "--rendezvous " : ""}--seed ${seed} --seeds 1`;
 
 interface Which {
   readonly seed: number;
@@ -132,11 +134,19 @@ async function checkSeed(
   { seed, mutant }: Which,
 ): Promise<ObjectVerdict[]> {
   const setting = swarmOf(String(seed));
-  const { run } = await runSim({ ...(flags.results ? withResults(setting) : setting), build });
+  const cached = flags.results ? withResults(setting) : setting;
+  const { run } = await runSim({ ...(flags.rendezvous ? shortened(withRendezvous(cached)) : cached), build });
   const operations = exportRun(run, "exactly");
   if (flags.print) process.stdout.write(linesOf(String(seed), operations));
   return judge.check(`${mutant === undefined ? "" : `${mutant}-`}seed-${seed}`, operations);
 }
+
+/** A latch with thousands of calls has too many orders. */
+const shortened = (setting: ReturnType<typeof withRendezvous>): typeof setting => ({
+  ...setting,
+  requests: MEETING_REQUESTS,
+});
+const MEETING_REQUESTS = 500;
 
 function report(verdict: ObjectVerdict, whose: string, replay: string): void {
   const { object, result } = verdict;

@@ -1,5 +1,5 @@
 /** What the models know. */
-export type ObjectKind = "mutex" | "rwlock" | "semaphore" | "register" | "result";
+export type ObjectKind = "mutex" | "rwlock" | "semaphore" | "register" | "result" | "latch" | "barrier";
 
 /**
  * One operation on one name of an object, as README.md describes it. Times are nanoseconds since the start of the run; without
@@ -9,7 +9,17 @@ export interface Operation {
   readonly object: ObjectKind;
   readonly name: string;
   readonly op:
-    "acquire" | "downgrade" | "end" | "claim" | "gone" | "write" | "read" | "keep" | "replay" | "expire";
+    | "acquire"
+    | "downgrade"
+    | "end"
+    | "claim"
+    | "gone"
+    | "write"
+    | "read"
+    | "keep"
+    | "replay"
+    | "expire"
+    | ("countDown" | "enlist" | "wait" | "count" | "reset" | "refused" | "hold" | "release" | "pass" | "die");
   /** The process, or `etcd`. */
   readonly client: string;
   readonly from: number;
@@ -25,4 +35,8 @@ export interface Operation {
   /** Of a write: undefined if unknown. */
   readonly accepted?: boolean;
   readonly value?: number;
+  /** How many counts open a latch, as its caller says. */
+  readonly number?: number;
+  /** The ID of a count. */
+  readonly item?: string;
 }

@@ -1,6 +1,10 @@
 package main
 
-import "github.com/anishathalye/porcupine"
+import (
+	"strings"
+
+	"github.com/anishathalye/porcupine"
+)
 
 // model makes a sequential specification of one name from a step function over a comparable state.
 func model[S comparable](step func(S, *operation) (bool, S)) porcupine.Model {
@@ -20,6 +24,8 @@ var models = map[string]porcupine.Model{
 	"semaphore": model(semaphore),
 	"register":  model(register),
 	"result":    model(result),
+	"latch":     model(latch),
+	"barrier":   model(barrier),
 }
 
 type mutexState struct {
@@ -138,6 +144,82 @@ func result(s int64, op *operation) (bool, int64) {
 		return s == op.Value, s
 	case "expire":
 		return s == op.Value, 0
+	}
+	return false, s
+}
+
+type latchState struct {
+	// How many counts open it; 0: nobody has begun it.
+	Number int64
+	Left   int64
+	// The IDs that were counted, between commas.
+	Items string
+}
+
+func latch(s latchState, op *operation) (bool, latchState) {
+	begun := s
+	if s.Number == 0 {
+		begun = latchState{op.Number, op.Number, ","}
+	}
+	// Of unknown outcome: it may have been refused.
+	if op.To == nil && op.Op != "reset" && begun.Number != op.Number {
+		return true, s
+	}
+	switch op.Op {
+	case "countDown":
+		counted := op.Item != "" && strings.Contains(begun.Items, ","+op.Item+",")
+		if begun.Number != op.Number || begun.Left == 0 || counted {
+			return begun.Number == op.Number, begun
+		}
+		if op.Item != "" {
+			begun.Items += op.Item + ","
+		}
+		begun.Left--
+		return true, begun
+	case "enlist":
+		return begun.Number == op.Number, begun
+	case "wait":
+		return s.Number == op.Number && s.Left == 0, s
+	case "count":
+		return begun.Number == op.Number && begun.Left == op.Value, s
+	case "reset":
+		if s.Number == 0 {
+			return true, s
+		}
+		return true, latchState{op.Number, op.Number, ","}
+	case "refused":
+		return s.Number != 0 && s.Number != op.Number, s
+	case "expire":
+		return true, latchState{}
+	}
+	return false, s
+}
+
+type barrierState struct {
+	Closed bool
+	// Its holder has died.
+	Broken bool
+}
+
+func barrier(s barrierState, op *operation) (bool, barrierState) {
+	free := !s.Closed && !s.Broken
+	switch op.Op {
+	case "hold":
+		if op.To == nil && !free {
+			return true, s
+		}
+		if op.Value == 0 {
+			return s.Closed, s
+		}
+		return free, barrierState{Closed: true}
+	case "release":
+		return true, barrierState{}
+	case "pass":
+		return free, s
+	case "die":
+		return s.Closed, barrierState{Broken: true}
+	case "refused":
+		return s.Broken, s
 	}
 	return false, s
 }

@@ -26,6 +26,8 @@ type operation struct {
 	Placed   bool   `json:"placed"`
 	Accepted *bool  `json:"accepted"`
 	Value    int64  `json:"value"`
+	Number   int64  `json:"number"`
+	Item     string `json:"item"`
 }
 
 // history converts the operations of one object. Names are partitions: Porcupine checks them apart.
@@ -66,6 +68,12 @@ func (op *operation) String() string {
 	switch op.Op {
 	case "keep", "replay", "expire":
 		return fmt.Sprintf("%s: %s(%d)", op.Client, op.Op, op.Value)
+	case "countDown", "enlist", "wait", "reset", "refused", "die":
+		return fmt.Sprintf("%s: %s(%d) %s", op.Client, op.Op, op.Number, op.Item)
+	case "count", "hold":
+		return fmt.Sprintf("%s: %s(%d) -> %d", op.Client, op.Op, op.Number, op.Value)
+	case "release", "pass":
+		return fmt.Sprintf("%s: %s", op.Client, op.Op)
 	case "read":
 		return fmt.Sprintf("%s: read -> %d", op.Client, op.Value)
 	case "write":

@@ -163,13 +163,11 @@ export const entranceOf = (facts: Facts, { called }: Meeting): Meeting | undefin
   );
 
 function wronglyLeft(facts: Facts, call: Meeting): string | undefined {
-  const { called, returned, status } = call;
-  if (status !== "ok" && status !== "BARRIER_BROKEN") return undefined;
+  if (call.status !== "ok" && call.status !== "BARRIER_BROKEN") return undefined;
   const enter = entranceOf(facts, call);
   const rounds = enter ? roundsOf(facts, enter) : [];
   const wrong = rounds.map((round) => wrongEnd(facts, call, round));
-  if (wrong.length === 0 || wrong.includes(undefined)) return undefined;
-  return `${returned?.owners === undefined && called.onCrash !== undefined ? "though" : "but"} ${wrong[0]}`;
+  return wrong.length === 0 || wrong.includes(undefined) ? undefined : `though ${wrong[0]}`;
 }
 
 /** Why the members of the round had not all left, or died as it was told. */

@@ -25,6 +25,8 @@ export interface Contender {
   readonly sticky: boolean;
   /** How many permits of a weighted Semaphore it takes, and how many there are by its own word; undefined for any other entry. */
   readonly weighted: { readonly weight: number; readonly permits: number } | undefined;
+  /** The `priority` of its call of a Mutex with `priorities`; undefined for any other entry. */
+  readonly priority: number | undefined;
   /** What a leader or a candidate has campaigned with or proclaimed, cut at 256 bytes. Any other entry has none. */
   readonly value: string | undefined;
   /** Milliseconds until the place of a dead entry is free. `undefined` if the lease ended between the two reads. */

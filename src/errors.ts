@@ -784,6 +784,7 @@ const kindText: Record<FoundKind, string> = {
   writer: "a writer of an RwLock",
   permit: "a Semaphore",
   weighted: "a weighted Semaphore",
+  priority: "a Mutex with priorities",
   all: "lockAll",
   leadership: "an Election",
   web_lock: "a web lock",

@@ -110,6 +110,21 @@ export interface Share {
   readonly weight: number;
 }
 
+/** The bounds of a priority: those of a candidate, too. */
+export const MAX_PRIORITY = 1000;
+/** The maximum of a timer. */
+export const MAX_AGING_MS = 2_147_483_647;
+
+/** What orders the calls of a Mutex with `priorities`. */
+export interface Priority {
+  /** Higher is sooner. */
+  readonly level: number;
+  /** So much longer waiting weighs as much as one level. */
+  readonly agingMs: number;
+  /** The key is that of a hold, and not that of a call that waits. */
+  readonly granted?: true;
+}
+
 /** The value of an entry, for `inspect`. After a lost reply, `id` identifies the entry. */
 export interface EntryValue {
   readonly owner: string;
@@ -119,6 +134,8 @@ export interface EntryValue {
   readonly permits?: number;
   /** For a weighted one. It has no field `permits`: an older client would count the entry as one permit, and so rejects its own call. */
   readonly weighted?: Share;
+  /** For a Mutex with `priorities`. */
+  readonly priority?: Priority;
   /** Why its caller wants the lock. */
   readonly reason?: string;
   /** For a sticky lock: its session may keep the key while nobody has the lock. */
@@ -141,7 +158,7 @@ export function parseEntryValue(value: string): Partial<EntryValue> {
   try {
     const parsed: unknown = JSON.parse(value);
     if (typeof parsed !== "object" || parsed === null) return {};
-    const { owner, since, id, permits, weighted, client, reason, sticky, downgraded, supersede } =
+    const { owner, since, id, permits, weighted, priority, client, reason, sticky, downgraded, supersede } =
       parsed as Record<string, unknown>;
     const found: { -readonly [K in keyof EntryValue]?: EntryValue[K] } = {};
     if (typeof owner === "string") found.owner = owner;
@@ -150,6 +167,8 @@ export function parseEntryValue(value: string): Partial<EntryValue> {
     if (isPermits(permits)) found.permits = permits;
     else if (permits === undefined && isShare(weighted))
       found.weighted = { permits: weighted.permits, weight: weighted.weight };
+    else if (permits === undefined && weighted === undefined && isPriority(priority))
+      found.priority = priorityOf(priority);
     if (typeof client === "string") found.client = client;
     if (typeof reason === "string") found.reason = reason;
     if (sticky === true) found.sticky = true;
@@ -169,3 +188,13 @@ function isShare(value: unknown): value is Share {
   const { permits, weight } = (value ?? {}) as Readonly<Record<string, unknown>>;
   return isPermits(permits) && isPermits(weight) && weight <= permits;
 }
+
+function isPriority(value: unknown): value is Priority {
+  const { level, agingMs, granted } = (value ?? {}) as Readonly<Record<string, unknown>>;
+  const isLevel = typeof level === "number" && Number.isInteger(level) && Math.abs(level) <= MAX_PRIORITY;
+  const isAging = typeof agingMs === "number" && agingMs >= 1 && agingMs <= MAX_AGING_MS;
+  return isLevel && isAging && (granted === undefined || granted === true);
+}
+
+const priorityOf = ({ level, agingMs, granted }: Priority): Priority =>
+  granted ? { level, agingMs, granted } : { level, agingMs };

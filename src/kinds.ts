@@ -2,7 +2,7 @@ import { type EntryValue, MARKS, parseEntryKey, parseEntryValue } from "./keys.j
 
 /** What is acquired: by which class, or in which mode. */
 export type LockKind =
-  "mutex" | "reader" | "writer" | "permit" | "weighted" | "all" | "leadership" | "web_lock";
+  "mutex" | "reader" | "writer" | "permit" | "weighted" | "priority" | "all" | "leadership" | "web_lock";
 
 /** "unknown": the entry does not show its kind, as the entries of Go's `Mutex`, `etcdctl lock` and jetcd do not. */
 export type FoundKind = LockKind | "unknown";
@@ -18,10 +18,10 @@ export interface FoundEntry {
 
 /**
  * Kinds of one group share a queue: a mutex and each lock of `lockAll` exclude as a writer does. A permit counts the entries
- * before it, a weighted one adds their weights, and the value of a candidate is its proclamation, so none of these can share a queue
- * with another group.
+ * before it, a weighted one adds their weights, calls with priorities are not served in the order of their keys, and the value of a candidate is its
+ * proclamation, so none of these can share a queue with another group.
  */
-const GROUPS: Readonly<Record<LockKind, "locks" | "permits" | "weights" | "candidates">> = {
+const GROUPS: Readonly<Record<LockKind, "locks" | "permits" | "weights" | "priorities" | "candidates">> = {
   mutex: "locks",
   all: "locks",
   reader: "locks",
@@ -29,6 +29,7 @@ const GROUPS: Readonly<Record<LockKind, "locks" | "permits" | "weights" | "candi
   web_lock: "locks",
   permit: "permits",
   weighted: "weights",
+  priority: "priorities",
   leadership: "candidates",
 };
 
@@ -40,7 +41,7 @@ export const isCounted = (kind: LockKind): boolean =>
 
 /** Whether an entry of `kind` may wait for an entry of the same name: an unknown one excludes all others. */
 export const mayMeet = (kind: LockKind, found: FoundKind): boolean =>
-  found === "unknown" ? !isCounted(kind) : GROUPS[kind] === GROUPS[found];
+  found === "unknown" ? !isCounted(kind) && kind !== "priority" : GROUPS[kind] === GROUPS[found];
 
 /** A key in the range of a queue. */
 interface RangeKey {
@@ -101,10 +102,12 @@ const startsAsOurs = (value: string): boolean => value.length <= MAX_VALUE && va
  */
 function kindOfValue(value: string): FoundKind {
   if (value === "") return "unknown";
-  const { owner, since, id, permits, weighted } = startsAsOurs(value) ? parseEntryValue(value) : {};
+  const { owner, since, id, permits, weighted, priority } = startsAsOurs(value) ? parseEntryValue(value) : {};
   if (owner === undefined || since === undefined || id === undefined) return "leadership";
   if (permits !== undefined) return "permit";
   if (weighted !== undefined) return "weighted";
+  // Without a time, it has no place in their order.
+  if (priority !== undefined) return TIME.test(since) ? "priority" : "unknown";
   return isExact(value, { owner, since, id }) ? "mutex" : "unknown";
 }
 
@@ -117,5 +120,5 @@ const isExact = (value: string, { owner, since, id }: EntryValue): boolean =>
 /** Whether `value` is that of a mutex or a permit, which no candidate has. */
 export const isLockValue = (value: string): boolean => {
   const kind = kindOfValue(value);
-  return kind === "mutex" || kind === "permit" || kind === "weighted";
+  return kind === "mutex" || kind === "permit" || kind === "weighted" || kind === "priority";
 };

@@ -2,9 +2,10 @@ import { acquireHold, type HoldTarget, tryAcquire } from "./hold/acquire.js";
 import { ExclusiveHoldHandle, type Lock } from "./hold/hold.js";
 import { enclosingHold, HeldScope } from "./hold/reentrancy.js";
 import { checkBoolean, checkFunction, checkName, checkWait } from "../base/options/check.js";
-import { checkMutexWait, checkStickyLock } from "../base/options/lock.js";
+import { checkMutex, checkMutexWait } from "../base/options/lock.js";
+import { prioritized } from "./queue/priority-mode.js";
 import { leaseSourceOf, type SessionSource } from "./session/cluster.js";
-import type { MutexWaitOptions, StickyLockOptions, WaitOptions } from "./session/session-options.js";
+import type { MutexOptions, MutexWaitOptions, WaitOptions } from "./session/session-options.js";
 
 export interface WorkOptions extends MutexWaitOptions {
   /**
@@ -17,7 +18,7 @@ export interface WorkOptions extends MutexWaitOptions {
 
 /**
  * A lock that has one holder at a time, in all processes and languages that use the same name on the same etcd. Waiters
- * are served in order. A Mutex holds no connection and needs no closing: it is a name and a session to lock it with.
+ * are served in order, or by their `priority`. A Mutex holds no connection and needs no closing: it is a name and a session to lock it with.
  */
 export class Mutex {
   readonly name: string;
@@ -27,14 +28,17 @@ export class Mutex {
    * @throws {TypeError | RangeError} when `source` is not a Cluster or Session, or `name` is not 1..1024 bytes of
    * well-formed Unicode without "/" at its ends and without "//", and on invalid options.
    */
-  constructor(source: SessionSource, name: string, options?: StickyLockOptions) {
+  constructor(source: SessionSource, name: string, options?: MutexOptions) {
     const leases = leaseSourceOf(source);
     this.name = checkName(name);
+    const lock = checkMutex(options);
+    const { priorities } = lock;
     this.#target = {
       source: leases,
       name: this.name,
-      kind: "mutex",
-      options: checkStickyLock("Mutex", options),
+      kind: priorities ? "priority" : "mutex",
+      ...(priorities && { mode: prioritized(0, priorities.agingMs).hold }),
+      options: lock,
       handle: ExclusiveHoldHandle,
     };
   }

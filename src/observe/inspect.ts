@@ -219,7 +219,7 @@ async function stateNow(asking: Asking, name: string, limit: number): Promise<Qu
   const { revision, split } = await atOneRevision(async () => {
     const queue = await readKeys(asking, range, { keep });
     const [first] = await readValues(asking, queue, [...queue.keys.values()].slice(0, limit));
-    const entries = await readValues(asking, queue, [...queue.keys.values()].slice(0, first?.permits ?? 1));
+    const entries = await readValues(asking, queue, [...queue.keys.values()].slice(0, first?.reach ?? 1));
     const { holders, waiters } = reported(splitQueue(path, entries), limit);
     return {
       revision: queue.revision,

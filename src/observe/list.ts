@@ -286,9 +286,9 @@ async function readPage(asking: Asking, search: Search): Promise<ReadPage> {
       // The page may end between the two keys of an entry.
       const first = kv && seen?.isDelay ? new SeenEntry(await entryBeside(asking, kv, revision)) : seen;
       // Only behind readers do the other keys decide who holds, and delay keys are no contenders.
-      const needsAll = isDelayed || (count > 1 && isShared(path, first));
-      const holders = await weightedHolders(asking, { path, first, count, revision });
-      return { path, first, count, needsAll, holders };
+      const needsAll = !first?.priority && (isDelayed || (count > 1 && isShared(path, first)));
+      const listed = { path, first, count, needsAll };
+      return { ...listed, ...(await holdersByValue(asking, { ...listed, revision })) };
     });
     queues.push(...(await Promise.all(found)));
   }
@@ -301,7 +301,7 @@ async function readPage(asking: Asking, search: Search): Promise<ReadPage> {
   };
 }
 
-/** A queue as the list finds it: its oldest entry, and the number of its keys. */
+/** A queue as the list finds it: its oldest entry, or of calls with priorities the one that holds, and the number of its keys. */
 interface ListedQueue {
   readonly path: string;
   readonly first: SeenEntry | undefined;
@@ -309,12 +309,12 @@ interface ListedQueue {
   readonly count: number;
   /** All keys must be read. */
   readonly needsAll: boolean;
-  /** How many hold, if a number does not say that. */
+  /** How many hold, if the values of the entries say that. */
   readonly holders: number | undefined;
 }
 
-/** How many hold permits of a weighted semaphore: their values say what they take. */
-async function weightedHolders(
+/** How many hold where the values of the entries decide that: permits of a weighted semaphore, or calls with priorities. */
+async function holdersByValue(
   { services, policy }: Asking,
   {
     path,
@@ -322,12 +322,15 @@ async function weightedHolders(
     count,
     revision,
   }: Pick<ListedQueue, "path" | "first" | "count"> & { readonly revision: bigint },
-): Promise<number | undefined> {
-  if (!first?.weighted || count < 2) return undefined;
-  const limit = first.weighted.permits;
+): Promise<Partial<ListedQueue> & Pick<ListedQueue, "holders">> {
+  if (!first?.priority && (!first?.weighted || count < 2)) return { holders: undefined };
+  const limit = first.reach;
   const oldest: Range = { order: "oldest first", limit, revision, ...queueRange(path) };
   const { kvs } = await services.client.range(oldest, policy);
-  return holdersIn(path, withoutDelayKeys(kvs.map((kv) => new SeenEntry(kv)).sort(byAge))).length;
+  const entries = withoutDelayKeys(kvs.map((kv) => new SeenEntry(kv)).sort(byAge));
+  const found = holdersIn(path, entries);
+  if (!first.priority) return { holders: found.length };
+  return { holders: found.length, first: found[0] ?? first, count: entries.length };
 }
 
 /** What a queue is shown with, besides its oldest entry: all its keys, and what is left of the leases of dead holders. */
@@ -346,7 +349,9 @@ function summaryOf({ services }: Asking, queue: ListedQueue, { split, ttls }: Mo
   const { path, first, count } = queue;
   const name = path.slice(services.options.prefix.length);
   if (!first) return { name, kind: "unknown", holder: undefined, waiters: count };
-  const holder = first.contenderIn(name, "holding", ttls.get(first.leaseId));
+  // Between two holds of calls with priorities, nobody holds.
+  const isHeld = queue.holders !== 0;
+  const holder = isHeld ? first.contenderIn(name, "holding", ttls.get(first.leaseId)) : undefined;
   const common = { name, kind: first.kindIn(path), holder };
   if (split && isShared(path, first)) return { ...common, waiters: split.waiterCount };
   const all = split ? split.waiterCount + split.holderCount : count;

@@ -1,4 +1,4 @@
-import { kindOfQueue, type QueueKind, Room, type SeenEntry } from "../lock/queue/seen-entry.js";
+import { inTurn, kindOfQueue, type QueueKind, Room, type SeenEntry } from "../lock/queue/seen-entry.js";
 
 /**
  * `granted`: the entry became a holder. `released`: a holder's key was deleted while other keys of its lease stayed, so the
@@ -179,6 +179,7 @@ export class LiveQueue {
   /** The same of the waiters. */
   waitersUpTo(limit: number): readonly SeenEntry[] {
     const barrier = this.#barrier && !this.#holding.has(this.#barrier) ? [this.#barrier.entry] : [];
+    if (this.#room?.isRanked) return inTurn(this.#upTo(this.waiterCount, false, this.#head)).slice(0, limit);
     const between = this.#seen - this.#holding.size - barrier.length;
     if (between > 0) return this.#upTo(Math.min(limit, this.waiterCount), false, this.#head);
     return [...barrier, ...this.#upTo(limit - barrier.length, false, this.#next)];
@@ -303,7 +304,7 @@ export class LiveQueue {
       if (this.#barrier?.isGone) this.#barrier = undefined;
       // Whoever is the first one holds.
       if (first && this.#seen > 0) {
-        if ((first.entry.permits ?? 1) > 1) ended.push(...this.#lookAgain(hold));
+        if (first.entry.reach > 1) ended.push(...this.#lookAgain(hold));
         else hold(first);
       }
     }

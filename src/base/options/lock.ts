@@ -11,6 +11,7 @@ import {
   typeError,
   WAIT_OPTIONS,
 } from "./check.js";
+import { MAX_PRIORITY } from "../../keys.js";
 
 /** The checked options of a lock, which apply to all of its holds. */
 export interface CheckedLock {
@@ -22,6 +23,8 @@ export interface CheckedLock {
   /** Its key may stay after a release. */
   readonly sticky?: boolean;
   readonly local?: CheckedLocal | undefined;
+  /** Its calls have priorities. */
+  readonly priorities?: { readonly agingMs: number } | undefined;
 }
 
 /** How long a key that somebody waits for is passed on in one process. */
@@ -55,6 +58,25 @@ export function checkStickyLock(where: string, options: unknown, also: readonly 
   if (given.local !== undefined && !sticky)
     throw new TypeError(`Option local of ${where} needs sticky: true`);
   return sticky ? { ...checked, sticky, local: checkLocal(given.local) } : checked;
+}
+
+const DEFAULT_AGING_MS = 30_000;
+
+/** The options of a Mutex. A key that stays with its session would overtake whoever waits. */
+export function checkMutex(options: unknown): CheckedLock {
+  const lock = checkStickyLock("Mutex", options, ["priorities"]);
+  const priorities = checkPriorities((options as Options | undefined)?.priorities);
+  if (priorities && lock.sticky)
+    throw new TypeError("Options priorities and sticky of Mutex exclude each other");
+  return priorities ? { ...lock, priorities } : lock;
+}
+
+function checkPriorities(value: unknown): { readonly agingMs: number } | undefined {
+  if (value === undefined || value === false) return undefined;
+  if (typeof value !== "boolean" && (typeof value !== "object" || value === null))
+    throw typeError("priorities", "true, false or an object", value);
+  const { agingMs } = value === true ? {} : checkOptions("priorities", value, ["agingMs"]);
+  return { agingMs: checkHoldMs("priorities.agingMs", agingMs) ?? DEFAULT_AGING_MS };
 }
 
 /** The options of a semaphore. A key that stays with its session has one weight, and the next call may want another one. */
@@ -131,7 +153,10 @@ export interface CheckedLockWait extends CheckedQueueWait {
   readonly reason?: string;
   readonly maxWaiting?: number;
   readonly supersede?: boolean;
+  readonly priority?: number;
 }
+
+const PRIORITIES = { min: -MAX_PRIORITY, max: MAX_PRIORITY };
 
 /** What a read of the whole queue may return. */
 const MAX_WAITING = 1000;
@@ -174,14 +199,24 @@ export function checkLockWait(options: unknown, { also = [], ...call }: QueueWai
   };
 }
 
-/** Checks `supersede`, too, which only calls of a Mutex take. */
+/** Checks `supersede` and `priority`, too, which only calls of a Mutex take. */
 export function checkMutexWait(
   options: unknown,
   { also = [], where, source }: QueueWaitCall,
-  { sticky }: CheckedLock,
+  { sticky, priorities }: CheckedLock,
 ): CheckedLockWait {
-  const wait = checkLockWait(options, { where, source, also: ["supersede", ...also] });
-  if (!checkBoolean("supersede", (options as Options | undefined)?.supersede)) return wait;
+  const wait = checkLockWait(options, { where, source, also: ["supersede", "priority", ...also] });
+  const { priority, supersede } = (options ?? {}) as Options;
+  const isNewest = checkBoolean("supersede", supersede);
+  if (priorities && (isNewest || wait.maxWaiting !== undefined))
+    throw new TypeError(
+      `Option ${isNewest ? "supersede" : "maxWaiting"} of ${where} excludes a Mutex with priorities`,
+    );
+  if (priority !== undefined && !priorities)
+    throw new TypeError(`Option priority of ${where} needs a Mutex with priorities: true`);
+  if (priority !== undefined)
+    return { ...wait, priority: checkInteger("priority", priority, { ...PRIORITIES, fallback: 0 }) };
+  if (!isNewest) return wait;
   for (const [other, given] of [
     ["maxWaiting", wait.maxWaiting !== undefined],
     ["sticky: true", sticky],

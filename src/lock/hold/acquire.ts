@@ -14,6 +14,9 @@ import { type Ahead, readContendersAhead } from "../queue/contenders.js";
 import type { JoinedEntry, QueueEntry } from "../queue/entry.js";
 import { LockTable } from "../queue/queue.js";
 import type { JoinOptions, Queue } from "../queue/queue.js";
+import type { LockMode } from "../queue/lock-mode.js";
+import { prioritized } from "../queue/priority-mode.js";
+import { PriorityWaiter } from "../queue/priority-waiter.js";
 import { Superseding } from "../queue/superseding.js";
 import type { Lease } from "../session/lease.js";
 import { acquireChannel } from "../../base/telemetry/channels.js";
@@ -375,6 +378,10 @@ function started<H extends HoldHandle>(entry: JoinedEntry, target: HoldTarget<H>
 }
 
 const AS_HOLD = { ...inQueue, made: started };
+const BY_PRIORITY: typeof AS_HOLD = {
+  ...AS_HOLD,
+  join: (lease, target) => new PriorityWaiter(LockTable.of(lease), target.name, target),
+};
 
 /**
  * Resolves with a hold when its turn has come. `check` throws on bad options. It is not an async function: that would keep one more
@@ -389,11 +396,12 @@ export function acquireHold<H extends HoldHandle>(
     const { reason, maxWaiting } = wait;
     const superseding = wait.supersede ? new Superseding() : undefined;
     const isPlain = reason === undefined && maxWaiting === undefined && !superseding;
-    const target = isPlain ? plain : { ...plain, reason, maxWaiting, superseding };
+    const asked = isPlain ? plain : { ...plain, reason, maxWaiting, superseding };
+    const target = wait.priority === undefined ? asked : { ...asked, mode: holdMode(asked, wait.priority) };
     const kept = plain.options.sticky && !acquireChannel.hasSubscribers && takeKept(target, wait);
     if (kept) return Promise.resolve(kept).then((entry) => taken(entry, target));
     // The handle is that of the target.
-    const by: Acquirer<HoldTarget<H>, JoinedEntry, H> = AS_HOLD;
+    const by: Acquirer<HoldTarget<H>, JoinedEntry, H> = target.mode?.priority ? BY_PRIORITY : AS_HOLD;
     if (!acquireChannel.hasSubscribers) return acquire(target, wait, by);
     const call = { tries: false, signal: wait.signal };
     return traceAcquire(target, call, (traced) => acquire(traced, wait, by));
@@ -401,6 +409,10 @@ export function acquireHold<H extends HoldHandle>(
     return Promise.reject(error);
   }
 }
+
+/** Of a call with a priority. */
+const holdMode = ({ options: { priorities } }: JoinTarget, level: number): LockMode =>
+  prioritized(level, priorities?.agingMs ?? 1).hold;
 
 /** The caller may have closed the session right after its call: that ends it, like a call that waits. */
 function taken<H extends HoldHandle>(entry: JoinedEntry, target: HoldTarget<H>): H {

@@ -6,7 +6,8 @@ import type { Waited } from "../hold/acquire.js";
 import type { EtcdServices } from "../session/connection.js";
 import { delayedBy, pathOf } from "../../keys.js";
 import { queueRange } from "./lock-mode.js";
-import { type Aged, byAge, SeenEntry, withoutDelayKeys } from "./seen-entry.js";
+import { everyEntry } from "./priority-mode.js";
+import { type Aged, byAge, SeenEntry, splitQueue, withoutDelayKeys } from "./seen-entry.js";
 
 /** What all requests of one call share. */
 export interface Asking {
@@ -138,7 +139,7 @@ export interface Ahead {
 }
 
 export interface Reading {
-  /** The create revisions of all entries. */
+  /** The create revisions of all entries, in the order in which they are served. */
   readonly revisions: readonly bigint[];
   readonly holder: Contender | undefined;
 }
@@ -154,8 +155,25 @@ export async function readContendersAhead(
     readings.get(name) ?? readQueue(services, name, policy).finally(() => readings.delete(name));
   readings.set(name, reading);
   const { revisions, holder } = await reading;
-  const ahead = revisions.filter((other) => revision === undefined || other < revision).length;
+  const at = revision === undefined ? -1 : revisions.indexOf(revision);
+  const isBefore = (other: bigint): boolean => revision === undefined || other < revision;
+  // A place of ours that has ended since has no other place than that of its revision.
+  const ahead = at >= 0 ? at : revisions.filter(isBefore).length;
   return { holder: ahead > 0 ? holder : undefined, ahead };
+}
+
+/** Calls with priorities: their values say who holds, and who is next. */
+async function readRanked(
+  services: EtcdServices,
+  name: string,
+  policy: CallPolicy,
+): Promise<{ readonly first: KeyValue | undefined; readonly revisions: readonly bigint[] }> {
+  const path = pathOf(services, name);
+  const { kvs } = await services.client.range(everyEntry(path), policy);
+  const { holders, waiters } = splitQueue(path, kvs.map((kv) => new SeenEntry(kv)).sort(byAge));
+  const [holder] = holders;
+  const revisions = [...holders, ...waiters].map(({ createRevision }) => createRevision);
+  return { first: kvs.find(({ createRevision }) => createRevision === holder?.createRevision), revisions };
 }
 
 async function readQueue(services: EtcdServices, name: string, policy: CallPolicy): Promise<Reading> {
@@ -167,6 +185,7 @@ async function readQueue(services: EtcdServices, name: string, policy: CallPolic
     const oldest = { order: "oldest first", limit: VALUES, ...range } as const;
     const { header, kvs, more } = await services.client.range(oldest, policy);
     const first = kvs[0] && (await entryBeside({ services, policy }, kvs[0], header.revision));
+    if (first && new SeenEntry(first).priority) return readRanked(services, name, policy);
     if (!more) return { first, revisions: revisionsOf(kvs.map(keep)) };
     // Without the values of all others: the call that waits for this has half a second left.
     const all = { revision: header.revision, keysOnly: true, ...range };

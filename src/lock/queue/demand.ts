@@ -225,7 +225,8 @@ export class Demand implements WatchListener {
   }
 
   #isBehind(entry: SeenEntry | undefined, { revision }: Holding): entry is SeenEntry {
-    return entry !== undefined && entry.createRevision > revision;
+    // Of calls with priorities, the oldest key may be that of the last one.
+    return entry !== undefined && (entry.createRevision > revision || entry.priority !== undefined);
   }
 
   /** A key of a name below waits for nobody here, and neither does a dead entry. Readers wait for no reader. */

@@ -18,6 +18,8 @@ export interface EntryParts {
   readonly value?: string | undefined;
   /** Why its caller wants the lock: a part of the value, unless that is given. */
   readonly reason?: string | undefined;
+  /** When its caller came, if that was before. */
+  readonly since?: string | undefined;
   /** Its key may stay after a release. */
   readonly sticky?: boolean | undefined;
   /** What a candidate says of itself. */
@@ -37,7 +39,8 @@ export interface JoinedEntry extends QueueEntry, EntryView {
 }
 
 /** The kind of an entry whose caller does not state one. */
-export function kindOf({ folder, permits, weight }: LockMode): LockKind {
+export function kindOf({ folder, permits, weight, priority }: LockMode): LockKind {
+  if (priority !== undefined) return "priority";
   if (weight !== undefined) return "weighted";
   if (permits !== undefined) return "permit";
   if (folder === "") return "mutex";
@@ -56,7 +59,7 @@ export class QueueEntry {
   readonly mode: LockMode;
   readonly kind: LockKind;
   readonly key: string;
-  /** The key that outlives this one by the delay of a session with `releaseDelayMs`. A permit has none: the entries are counted. */
+  /** The key that outlives this one by the delay of a session with `releaseDelayMs`. A permit has none, since the entries are counted, nor a call that only waits. */
   readonly delayKey: string | undefined;
   /** What it says of itself, in a key that is put and deleted together with its own. */
   readonly about: { readonly key: string; readonly value: string } | undefined;
@@ -82,7 +85,7 @@ export class QueueEntry {
   #inUse = false;
 
   constructor(parts: EntryParts) {
-    const { lease, name, n, mode, value, reason, about, kind = kindOf(mode), superseding } = parts;
+    const { lease, name, n, mode, value, reason, since, about, kind = kindOf(mode), superseding } = parts;
     const { sticky = false, adopted = false } = parts;
     this.lease = lease;
     this.#madeAt = this.#soundAt = lease.services.watches.deletions;
@@ -93,14 +96,15 @@ export class QueueEntry {
     this.mode = mode;
     this.kind = kind;
     this.key = entryKey(this.directory, lease.leaseId, n);
-    const isDelayed = lease.delay !== undefined && mode.permits === undefined;
+    const mayHold = mode.priority === undefined || mode.priority.granted === true;
+    const isDelayed = lease.delay !== undefined && mode.permits === undefined && mayHold;
     this.delayKey = isDelayed ? entryKey(this.directory, lease.delay.leaseId, n) : undefined;
     const isAbout = about && JSON.stringify({ owner: lease.owner, ...about });
     this.about = isAbout === undefined ? undefined : { key: aboutKey(this.key), value: isAbout };
     this.adopted = adopted;
     this.sticky = sticky;
     this.supersedes = superseding !== undefined;
-    this.value = value ?? JSON.stringify(this.#newValue(reason));
+    this.value = value ?? JSON.stringify(this.#newValue(reason, since));
     this.hasId = value === undefined || parseEntryValue(value).id !== undefined;
   }
 
@@ -287,14 +291,15 @@ export class QueueEntry {
     return found?.name === this.name && isSameGroup(this.kind, found.kind);
   }
 
-  #newValue(reason: string | undefined): EntryValue {
+  #newValue(reason: string | undefined, since?: string): EntryValue {
     const { clock } = this.lease.services;
-    const { permits, weight } = this.mode;
+    const { permits, weight, priority } = this.mode;
     return {
       owner: this.lease.owner,
-      since: clock.date().toISOString(),
+      since: since ?? clock.date().toISOString(),
       id: clock.randomId().toString(36),
       ...(permits !== undefined && (weight === undefined ? { permits } : { weighted: { permits, weight } })),
+      ...(priority !== undefined && { priority }),
       ...(reason !== undefined && { reason }),
       ...(this.sticky && { sticky: true }),
       ...(this.supersedes && { supersede: true }),

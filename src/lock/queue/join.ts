@@ -31,6 +31,8 @@ export interface JoinWanted {
   readonly kind: LockKind;
   readonly value?: string | undefined;
   readonly reason?: string | undefined;
+  /** When the call was made, if it may join several times. */
+  readonly since?: string | undefined;
   readonly about?: About | undefined;
   readonly sticky?: boolean;
   /** How many may wait, with this entry. */
@@ -59,6 +61,8 @@ export interface Admission {
   txn(entry: QueueEntry): Txn;
   /** What the answer has shown, of this revision. @throws what the caller gets instead of a place. */
   shown(kvs: readonly KeyValue[], revision: bigint): void;
+  /** The attempt that has put the entry, if it has read the queue, has shown this last. */
+  put?(kvs: readonly KeyValue[], revision: bigint, entry: JoinedEntry): void;
 }
 
 /** A queue entry, and the result of its join. */
@@ -113,7 +117,7 @@ export class Joiner {
       });
       if (!adopted) {
         const admission = wanted.superseding?.admission(queue) ?? roomIn(queue, wanted);
-        return admission ? this.#putIf(admission, queue, wanted) : this.#put(wanted, JOIN);
+        return admission ? this.joinIf(admission, queue, wanted) : this.#put(wanted, JOIN);
       }
       return Promise.resolve([{ entry: own.adopt(adopted, wanted), result: UNKNOWN }]);
     } catch (error) {
@@ -258,7 +262,7 @@ export class Joiner {
   }
 
   /** Each answer shows the queue, and the next attempt joins it as it was shown: it fails only if another client has changed it. */
-  async #putIf(admission: Admission, queue: Queue, wanted: JoinWanted): Promise<readonly Joined[]> {
+  async joinIf(admission: Admission, queue: Queue, wanted: JoinWanted): Promise<readonly Joined[]> {
     const { lease } = this.table;
     const { own } = queue;
     await admission.begins?.();
@@ -279,6 +283,7 @@ export class Joiner {
         if (!succeeded) entry.foundExecuted();
         const joined = entry.confirmed(revision);
         own.add(joined);
+        admission.put?.(ranges.at(-1)?.kvs ?? [], header.revision, joined);
         return [joinedBy(joined, own, answer)];
       }
       this.#undo([entry], ranges);

@@ -1,7 +1,7 @@
 import type { Compare, KeyValue, Range, RangeAnswer } from "../../etcd/port.js";
 import type { WatchTarget } from "../../etcd/watch-hub.js";
 import { compactKey, keyText } from "../../etcd/watch.js";
-import { delayedBy, parseEntryValue, prefixEnd, prefixOf, sessionRange } from "../../keys.js";
+import { delayedBy, parseEntryValue, prefixEnd, prefixOf, type Priority, sessionRange } from "../../keys.js";
 import type { Lease } from "../session/lease.js";
 
 /** etcd's answer for one range. */
@@ -115,6 +115,8 @@ export interface LockMode {
   readonly permits?: number;
   /** How many of them the entry takes, if its value says so, too. Otherwise each takes one. */
   readonly weight?: number;
+  /** The order is not that of the keys: see `priority.ts`. */
+  readonly priority?: Priority;
   readonly trying: Trying;
   /** The key is put again when a wait ends in a grant: the entries behind it cannot see the grant otherwise. */
   readonly announcesGrant: boolean;

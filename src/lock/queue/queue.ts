@@ -39,6 +39,7 @@ import {
   type Unknown,
 } from "./lock-mode.js";
 import { PredecessorWait } from "./predecessor-wait.js";
+import type { PriorityLine } from "./priority-waiter.js";
 import { KeyNumbers, SessionEntries } from "./session-entries.js";
 import { Stickiness, Tenure } from "./tenure.js";
 import type { Superseding } from "./superseding.js";
@@ -81,6 +82,8 @@ export class Queue {
   #leaving: Map<QueueEntry, Promise<unknown>> | undefined;
   /** The keys that may stay with the session, or do. */
   #tenures: readonly Tenure[] = NO_TENURES;
+  /** Calls that are not served in the order of their keys. */
+  prioritized: PriorityLine | undefined;
   #joining = false;
   /** The last caller with `supersede`. */
   #newest = 0;
@@ -608,7 +611,8 @@ export class Queue {
 
   forgetIfIdle(): void {
     const busy = this.#joining || this.#trying > 0 || this.#waiting > 0 || this.#leaving?.size;
-    if (!busy && this.#line.empty && this.own.joined.length === 0) this.owner.forget(this.name);
+    if (!busy && this.prioritized?.isEmpty !== false && this.#line.empty && this.own.joined.length === 0)
+      this.owner.forget(this.name);
   }
 }
 

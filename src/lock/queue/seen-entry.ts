@@ -7,8 +7,11 @@ import {
   MAX_PERMITS,
   parseEntryKey,
   parseEntryValue,
+  type Priority,
   type Share,
 } from "../../keys.js";
+
+import { MOST, rankOf } from "./priority-mode.js";
 
 /** What made the queue of a name, as far as its keys and values show. */
 export type QueueKind = "mutex" | "rwlock" | "semaphore" | "election" | "members" | "unknown";
@@ -51,6 +54,8 @@ export class SeenEntry {
   readonly permits: number | undefined;
   /** What it takes of a weighted semaphore. */
   readonly weighted: Share | undefined;
+  /** Of a call of a Mutex with `priorities`, whether it waits or holds. */
+  readonly priority: Priority | undefined;
   /** Why its caller wants the lock, if it has said so. */
   readonly reason: string | undefined;
   /** Whether its session may keep it while no caller has the lock. */
@@ -74,13 +79,24 @@ export class SeenEntry {
     this.modRevision = kv.modRevision;
     if (!isRead) return;
     const parsed = parseEntryValue(kv.value);
-    const { owner, since, permits, weighted, id, reason, sticky = false, downgraded = false } = parsed;
+    const {
+      owner,
+      since,
+      permits,
+      weighted,
+      priority,
+      id,
+      reason,
+      sticky = false,
+      downgraded = false,
+    } = parsed;
     this.leaseId = kv.leaseId;
     this.owner = owner === undefined ? undefined : cut(owner);
     this.reason = reason === undefined ? undefined : cut(reason);
     this.since = dateOf(since);
     this.permits = permits ?? weighted?.permits;
     this.weighted = weighted;
+    this.priority = this.since && priority;
     const key = this.bytes.toString();
     if (kv.leaseId === 0n || !LEASE_AND_NUMBER.test(key.slice(key.lastIndexOf("/") + 1))) return;
     const isOurs = owner !== undefined && since !== undefined && id !== undefined;
@@ -104,6 +120,16 @@ export class SeenEntry {
   /** With U+FFFD in the place of bytes that are no text. */
   get key(): string {
     return this.bytes.toString();
+  }
+
+  /** So many of the oldest entries may hold while it is the oldest one. */
+  get reach(): number {
+    return this.priority ? MOST : (this.permits ?? 1);
+  }
+
+  /** Its place in the order of calls with priorities: the lowest is next. */
+  get rank(): number {
+    return this.priority && this.since ? rankOf(this.since.getTime(), this.priority) : Infinity;
   }
 
   /** What it makes of this queue. */
@@ -143,7 +169,8 @@ export class SeenEntry {
     const weighted = this.weighted && { ...this.weighted };
     // The caller may change its date.
     const since = this.since && new Date(this.since);
-    const shown = { reason, sticky, weighted, value, ttlRemainingMs };
+    const priority = this.priority?.level;
+    const shown = { reason, sticky, weighted, priority, value, ttlRemainingMs };
     const data = { name, key, state, revision, leaseId, owner, since, ...shown };
     const toJSON = (): Record<string, unknown> => ({
       ...data,
@@ -195,8 +222,8 @@ export function withoutDelayKeys<E extends Aged>(entries: readonly E[]): readonl
 /**
  * Who holds, by the rules of the lock modes: every key under the name counts, of whatever client. A reader holds
  * while only readers are before it, and writers that have become readers; a permit, while fewer keys are before it than the oldest one has
- * in its value (1 if it has none); a weighted one, while the weights of all up to it are no more than that; any other key, while it is the
- * oldest. `entries`: in the order of the queue, without the delay keys of others.
+ * in its value (1 if it has none); a weighted one, while the weights of all up to it are no more than that; the key of a hold with a
+ * priority, in any place; any other key, while it is the oldest. `entries`: in the order of the queue, without the delay keys of others.
  */
 export function holdersIn(path: string, entries: readonly SeenEntry[]): readonly SeenEntry[] {
   const [oldest] = entries;
@@ -222,17 +249,21 @@ export class Room {
   /** The number that rules. So many hold at most. */
   readonly permits: number;
   readonly #isWeighted: boolean;
+  /** The value of an entry says whether it holds. */
+  readonly isRanked: boolean;
   /** Infinity: one of them is not weighted, and excludes each that is. */
   #load = 0;
 
-  constructor({ permits = 1, weighted }: SeenEntry) {
-    this.permits = permits;
+  constructor({ reach, weighted, priority }: SeenEntry) {
+    this.permits = reach;
+    this.isRanked = priority !== undefined;
     this.#isWeighted = weighted !== undefined;
   }
 
   /** Whether there is room for the next entry, which is no reader. `rank`: how many are before it. */
   has(entry: SeenEntry, place: PlaceInQueue, rank: number): boolean {
-    const { permits, weighted } = entry;
+    const { permits, weighted, priority } = entry;
+    if (this.isRanked) return priority?.granted === true && place === "direct";
     this.#load += weighted?.weight ?? Infinity;
     if (rank === 0 || place !== "direct") return rank === 0;
     if (weighted) return this.#load <= this.permits;
@@ -250,8 +281,14 @@ export function splitQueue(path: string, all: readonly SeenEntry[]): Split {
   const entries = withoutDelayKeys(all);
   const holders = holdersIn(path, entries);
   const held = new Set(holders);
-  return { holders, waiters: entries.filter((entry) => !held.has(entry)) };
+  return { holders, waiters: inTurn(entries.filter((entry) => !held.has(entry))) };
 }
+
+/** The next one first. `waiters`: the oldest first. */
+export const inTurn = (waiters: readonly SeenEntry[]): readonly SeenEntry[] =>
+  waiters.some(({ priority }) => priority) ? [...waiters].sort(byRank) : waiters;
+
+const byRank = ({ rank: a }: SeenEntry, { rank: b }: SeenEntry): number => (a === b ? 0 : a < b ? -1 : 1);
 
 /** By the oldest entry that shows it. */
 export function kindOfQueue(path: string, entries: Iterable<SeenEntry>): QueueKind {

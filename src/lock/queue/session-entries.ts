@@ -71,7 +71,7 @@ export class KeyNumbers {
 
 /** The entry that a caller wants to put. The defaults are those of a mutex. */
 type Wanted = Partial<
-  Pick<EntryParts, "mode" | "value" | "kind" | "reason" | "sticky" | "about" | "superseding">
+  Pick<EntryParts, "mode" | "value" | "kind" | "reason" | "since" | "sticky" | "about" | "superseding">
 >;
 
 /** The entries of one session under one name, of any mode. */

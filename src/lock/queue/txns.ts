@@ -1,10 +1,18 @@
 import { EtcdRefusedError } from "../../errors.js";
-import { type KeyValue, LeaseNotFoundError, type Operation, type Range, type Txn } from "../../etcd/port.js";
+import {
+  type Compare,
+  type KeyValue,
+  LeaseNotFoundError,
+  type Operation,
+  type Range,
+  type Txn,
+} from "../../etcd/port.js";
 import { deletion } from "../session/cleanup.js";
 import type { DelayLease } from "../session/delay-lease.js";
 import type { Lease } from "../session/lease.js";
 import type { JoinedEntry, QueueEntry } from "./entry.js";
 import { type LockMode, queueRange, type When } from "./lock-mode.js";
+import { everyEntry } from "./priority-mode.js";
 
 const put = ({ key, lease }: QueueEntry, value: string): Operation => ({
   kind: "put",
@@ -85,6 +93,25 @@ export function supersedingTxn(entry: QueueEntry, when: When, overtaken: readonl
   const deletes = others.map(({ key }) => ({ kind: "delete", key }) as const);
   const read = { kind: "range", ...newestIn(entry.path) } as const;
   return { queues, compare, success: [...deletes, ...success], failure: [...failure.slice(0, -1), read] };
+}
+
+/** Puts the key of a hold in the place of the one that has waited for it, if `when` holds, too. Otherwise it writes nothing, and reads the whole queue last. */
+export function claimTxn(hold: QueueEntry, place: JoinedEntry | undefined, when: readonly Compare[]): Txn {
+  const { queues, compare, success, failure } = joinTxn([hold], []);
+  const deletes: readonly Operation[] = place ? [{ kind: "delete", key: place.key }] : [];
+  return {
+    queues,
+    compare: [...compare, ...when],
+    success: [...deletes, ...success],
+    failure: [...failure, { kind: "range", ...everyEntry(hold.path) }],
+  };
+}
+
+/** Puts a place among those that wait, and reads the whole queue last, in any case. */
+export function placeTxn(place: QueueEntry): Txn {
+  const read = everyEntry(place.path);
+  const { failure, ...join } = joinTxn([place], [read]);
+  return { ...join, failure: [...failure, { kind: "range", ...read }] };
 }
 
 /** Compares that the entry is there, and reads its key if it is not: the callers add what they do under the hold. */

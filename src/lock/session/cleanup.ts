@@ -110,6 +110,12 @@ export interface AdoptedEntry extends CreatedKey {
 const isDowngraded = ({ path, value }: AdoptedEntry): boolean =>
   path.endsWith("/write") && parseEntryValue(value).downgraded === true;
 
+/** The key of a call that waits, and never holds. */
+const isPlace = ({ value }: Pick<AdoptedEntry, "value">): boolean => {
+  const { priority } = parseEntryValue(value);
+  return priority !== undefined && !priority.granted;
+};
+
 /** The entries of an orphaned lease: on each name, the first call that waits for such an entry takes over the oldest one. */
 export class AdoptedEntries {
   /** By the directory of their keys: `path`, or `path/read` and `path/write`. */
@@ -117,7 +123,7 @@ export class AdoptedEntries {
 
   /**
    * Deletes all but the oldest entry of a name at once, and the entries that no call has claimed within one TTL. A writer that has become
-   * a reader is deleted, too: no call can take it over, since readers hold beside it.
+   * a reader is deleted, too: no call can take it over, since readers hold beside it. So is the place of a call with a priority.
    */
   constructor(
     private readonly lease: Lease,
@@ -125,7 +131,7 @@ export class AdoptedEntries {
     ttlMs: number,
   ) {
     for (const entry of entries) {
-      if (isDowngraded(entry) || this.#unclaimed.has(entry.path)) this.#delete(entry);
+      if (isDowngraded(entry) || isPlace(entry) || this.#unclaimed.has(entry.path)) this.#delete(entry);
       else this.#unclaimed.set(entry.path, entry);
     }
     const timer = lease.services.clock.after(ttlMs, () => {
@@ -178,7 +184,7 @@ export async function keysOfLease(
 /**
  * Whether the lease one above is the delay lease of `leaseId`. etcd counts its IDs up, so it may be that of another client. Each key of a delay
  * lease is that of an entry which was put together with it, or which this library has put and others have deleted; and a lease with
- * keys has a delay lease with keys, unless all are permits, which have no delay keys.
+ * keys has a delay lease with keys, unless all are permits or calls with a priority that wait, which have no delay keys.
  */
 export async function hasDelayLease(
   { client }: EtcdServices,
@@ -198,8 +204,9 @@ export async function hasDelayLease(
     return parseEntryValue(own?.value ?? "").id !== undefined;
   };
   const isPermit = async (key: Buffer): Promise<boolean> => {
-    const { permits, weighted } = parseEntryValue((await read(key))?.value ?? "");
-    return permits !== undefined || weighted !== undefined;
+    const { value = "" } = (await read(key)) ?? {};
+    const { permits, weighted } = parseEntryValue(value);
+    return permits !== undefined || weighted !== undefined || isPlace({ value });
   };
   try {
     const [keys, delayKeys] = await Promise.all([keysOf(leaseId), keysOf(delayId)]);

@@ -67,6 +67,11 @@ export interface MutexWaitOptions extends LockWaitOptions {
    * @default false
    */
   readonly supersede?: boolean | undefined;
+  /**
+   * Only of a Mutex with `priorities`: a whole number, -1000..1000. A higher one is served sooner, in all processes, but overtakes only those
+   * that have waited for less than the difference times `agingMs` when it comes. @default 0
+   */
+  readonly priority?: number | undefined;
 }
 
 export interface CloseOptions {
@@ -129,4 +134,18 @@ export interface StickyLockOptions extends LockOptions {
    * `ms` milliseconds (default 100) from when the first of them has joined; the others wait longer for so long. @default none: it leaves with the release
    */
   readonly local?: { readonly turns: number; readonly ms?: number | undefined } | undefined;
+}
+
+export interface MutexOptions extends StickyLockOptions {
+  /**
+   * Calls may have a `priority`. A call is as good as one of the next lower priority that came `agingMs` (1..2147483647) before it, so
+   * none waits for ever: it's overtaken only by those of a higher priority that come at most the difference times `agingMs` after it, by
+   * the clocks of the processes. The fences rise from hold to hold, as always.
+   *
+   * All clients of the name must set it, or none: such a Mutex is of a kind of its own, and a call of the other kind is rejected with a
+   * KindMismatchError. If they set different `agingMs`, each call counts with its own. Up to 1,000 calls wait for a name; a
+   * further one is rejected with a QueueFullError. Not together with `sticky`, and not for calls with `maxWaiting` or `supersede`.
+   * @default false: the calls are served in order. true: `agingMs` is 30000
+   */
+  readonly priorities?: boolean | { readonly agingMs?: number | undefined } | undefined;
 }

@@ -126,6 +126,7 @@ async function blockOf({ kind }: Subject, name: string, signal: AbortSignal): Pr
   const { session } = two;
   const take = {
     mutex: () => new Mutex(session, name).lock(wait),
+    priority: () => new Mutex(session, name, { priorities: true }).lock(wait),
     writer: () => new RwLock(session, name).readLock(wait),
     reader: () => new RwLock(session, name).writeLock(wait),
     permit: () => new Semaphore(session, name, 1).acquire(wait),

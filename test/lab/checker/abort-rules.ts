@@ -2,6 +2,7 @@ import type { Call } from "./calls.js";
 import { at, ms, type Facts, type Finding, type Rule } from "./facts.js";
 import { groupedByPair } from "./pair-map.js";
 import { processOf, type Place } from "./places.js";
+import { becameHold } from "./priority-rules.js";
 import { FOREVER } from "./spans.js";
 import { BREATH } from "./troubles.js";
 
@@ -44,6 +45,7 @@ function stayedInQueue(facts: Facts): Finding[] {
       (place) =>
         place.owner !== undefined &&
         !facts.holdOf.has(place) &&
+        !becameHold(facts, place) &&
         (place.deletedSeen ?? facts.end) > facts.troubles.limit(processOf(place.owner), place.seen),
     );
   const groups = groupedByPair(

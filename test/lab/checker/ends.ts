@@ -3,6 +3,7 @@ import type { Call, Hold } from "./calls.js";
 import { at, ms, nameOf, type Facts, type Finding, type Rule } from "./facts.js";
 import { knewOfItsEnd } from "./loss.js";
 import type { Place } from "./places.js";
+import { becameHold } from "./priority-rules.js";
 import { countUntil, earlier, FOREVER, later } from "./spans.js";
 
 /**
@@ -56,6 +57,7 @@ function deletedByOthers(facts: Facts): Finding[] {
   return facts.placeOf.values().flatMap((place) => {
     const { key, create, owner, lock, lease, deleted, deletedSeen } = place;
     if (deleted === undefined || deletedSeen === undefined || facts.early.has(place)) return [];
+    if (becameHold(facts, place)) return [];
     const hold = facts.holdOf.get(place);
     const livedOn = (facts.lastUse.get(lease) ?? 0n) > deleted || hold?.ends[0]?.reason === "deleted";
     if (!livedOn) return [];

@@ -19,6 +19,7 @@ import { nothingLeftBehind } from "./leftovers.js";
 import { lossIsToldInTime } from "./loss.js";
 import { healthyMajorityServes } from "./refusal-rules.js";
 import { fencesRise, servedInOrder, serverSawOneHolder } from "./queue-rules.js";
+import { bestIsNext } from "./priority-rules.js";
 import { permitsAreLimited } from "./permit-rules.js";
 import { noLostUpdate, noStaleWrite } from "./register-rules.js";
 import { stuckProcessesLoseTheirs } from "./stall-rules.js";
@@ -63,6 +64,7 @@ const RULES = {
     I33: newestWins,
     ...{ I34: latchOpensWithItsCounts, I35: eachCallCountsOnce, I36: barrierOpensByRelease },
     ...{ I37: membersMeet, I38: meetingsEnd },
+    I39: bestIsNext,
     crash: noCrash,
   },
 } satisfies Record<string, Rule>;

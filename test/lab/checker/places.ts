@@ -1,6 +1,7 @@
 import { delayedBy } from "../../../src/keys.js";
 import type { ServerEvent, Setting } from "../runner/history.js";
 import { PairMap } from "./pair-map.js";
+import { findTurnsByRank } from "./priority-rules.js";
 import { FOREVER, order } from "./spans.js";
 
 /** One key in a lock's queue, from its creation to its deletion. */
@@ -13,6 +14,8 @@ export interface Place extends Slot {
   readonly permits: number | undefined;
   /** How many of them it takes. */
   readonly weight: number;
+  /** Of a call with a priority: the lowest rank is next. `granted`: it's the key of its hold, and not its place. */
+  readonly priority: { readonly rank: number; readonly granted: boolean } | undefined;
   /** It may stay while nobody has the lock. */
   readonly sticky: boolean;
   /** A newer call may take its place. */
@@ -178,7 +181,14 @@ function end(living: Map<string, GrowingPlace>, event: ServerEvent): void {
   living.delete(event.key);
 }
 
+/** Of two that wait. */
+export const isBetter = (a: Place, b: Place): boolean => {
+  const [one, other] = [a.priority?.rank ?? Infinity, b.priority?.rank ?? Infinity];
+  return one === other ? a.create < b.create : one < other;
+};
+
 function findTurns(lock: string, places: readonly GrowingPlace[]): void {
+  if (places.some(({ priority }) => priority)) return findTurnsByRank(places);
   let older: GrowingPlace[] = [];
   for (const place of places) {
     older = older.filter(({ freed = FOREVER }) => freed > place.create);
@@ -231,11 +241,15 @@ interface Said {
   readonly owner?: unknown;
   readonly permits?: unknown;
   readonly weighted?: { readonly permits?: unknown; readonly weight?: unknown };
+  readonly priority?: { readonly level: number; readonly agingMs: number; readonly granted?: boolean };
+  readonly since?: unknown;
   readonly sticky?: unknown;
   readonly supersede?: unknown;
 }
 
-function saidIn(value: string): Pick<Place, "owner" | "permits" | "weight" | "sticky" | "supersedes"> {
+type InValue = Pick<Place, "owner" | "permits" | "weight" | "priority" | "sticky" | "supersedes">;
+
+function saidIn(value: string): InValue {
   try {
     const said = JSON.parse(value) as Said | null;
     const { permits, weight = 1 } = said?.weighted ?? { permits: said?.permits };
@@ -243,10 +257,24 @@ function saidIn(value: string): Pick<Place, "owner" | "permits" | "weight" | "st
       owner: typeof said?.owner === "string" ? said.owner : undefined,
       permits: typeof permits === "number" ? permits : undefined,
       weight: typeof weight === "number" ? weight : 1,
+      priority: rankIn(said),
       sticky: said?.sticky === true,
       supersedes: said?.supersede === true,
     };
   } catch {
-    return { owner: undefined, permits: undefined, weight: 1, sticky: false, supersedes: false };
+    return {
+      owner: undefined,
+      permits: undefined,
+      weight: 1,
+      priority: undefined,
+      sticky: false,
+      supersedes: false,
+    };
   }
+}
+
+function rankIn(said: Said | null): Place["priority"] {
+  if (!said?.priority) return undefined;
+  const { level, agingMs, granted = false } = said.priority;
+  return { rank: Date.parse(String(said.since)) - level * agingMs, granted };
 }

@@ -379,6 +379,50 @@ export const OTHERS: readonly Mutant[] = [
     ],
   },
   {
+    name: "better-call-overtaken",
+    wrong: "claims a lock with priorities whoever has come since it read the queue",
+    patches: [
+      {
+        file: "lock/queue/priority-waiter.js",
+        from: '{ kind: "nothing since", ...queueRange(path), revision },',
+        to: "",
+      },
+    ],
+  },
+  {
+    name: "priority-ignored",
+    wrong: "serves calls with priorities in the order of their places",
+    patches: [
+      {
+        file: "lock/queue/priority-mode.js",
+        from: "if (a.rank !== b.rank)",
+        to: "if (false)",
+      },
+    ],
+  },
+  {
+    name: "fence-of-the-place",
+    wrong: "gives the hold of a call with a priority the revision of its place, and not that of the claim",
+    patches: [
+      {
+        file: "lock/queue/priority-waiter.js",
+        from: "return joined?.entry;",
+        to: 'return joined && place ? Object.defineProperty(joined.entry, "revision", { value: place.revision }) : joined?.entry;',
+      },
+    ],
+  },
+  {
+    name: "key-gone-before-its-watch",
+    wrong: "trusts the watch of the key before its place, which may have ended before that began",
+    patches: [
+      {
+        file: "lock/queue/priority-waiter.js",
+        from: "if (revision > this.#seenAt)",
+        to: "if (false)",
+      },
+    ],
+  },
+  {
     name: "transfer-to-a-dead-candidate",
     wrong: "hands over without comparing that the named candidate is still there",
     patches: [

@@ -20,7 +20,7 @@ import type { LabTime } from "./time.js";
 
 const LOCK_KINDS = [
   ...(["mutex", "rwlock", "semaphore", "lockall", "election", "once"] as const),
-  ...(["reentrant", "leader", "weblock", "weighted"] as const),
+  ...(["reentrant", "leader", "weblock", "weighted", "priority"] as const),
 ] as const;
 /** What a lane calls for. */
 export type LockKind = (typeof LOCK_KINDS)[number];
@@ -34,6 +34,8 @@ export type Of = (typeof SIM_SUBJECTS)[number];
 const PERMITS = [2, 3] as const;
 /** The same of a weighted one, with weights from 1 on. */
 const WEIGHTED_PERMITS = [4, 6] as const;
+/** Of calls with priorities, whose clients may disagree. */
+const AGING_MS = [1, 50, 1000] as const;
 /** The share of mutexes of the same name among the calls of the other kinds. */
 const MUTEX = 0.25;
 
@@ -137,6 +139,18 @@ const CHOOSE: Record<LockKind, (choice: Choice) => Subject> = {
       lock: async (options) => single(await semaphore.acquire({ ...options, weight })),
       tryLock: async (options) => single(await semaphore.tryAcquire({ ...options, weight })),
       during: (work) => semaphore.withPermit((hold) => work(single(hold)), { weight }),
+    };
+  },
+  priority: (choice) => {
+    const { leasehold, source, locks, random } = choice;
+    const [name, agingMs] = [random.pick(locks), random.pick(AGING_MS)];
+    const priority = random.between(-2, 2);
+    const lock = new leasehold.Mutex(source, name, { priorities: { agingMs } });
+    return {
+      names: [name],
+      lock: async (options) => single(await lock.lock({ ...options, priority })),
+      tryLock: async (options) => single(await lock.tryLock(options)),
+      during: (work) => lock.withLock((hold) => work(single(hold)), { priority }),
     };
   },
   lockall: (choice) => {

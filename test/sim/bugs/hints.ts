@@ -21,6 +21,8 @@ const DELAYED: Hints = { ttlSeconds: 3, releaseDelayMs: 3000 };
 
 /** Two processes that take the same locks again and again. */
 const NEWEST: Ground = at({ ...MANY, names: 1, newest: true, ...OFTEN });
+/** Calls with priorities, most of which wait. */
+const RANKED: Ground = at({ ...MANY, of: "priority", names: 1, gapMs: [20, 200], faults: ["link-slow"] });
 const KEPT: Ground = at({
   ...{
     of: "mutex",
@@ -154,6 +156,10 @@ export const MUTANT_HUNTS: Readonly<Record<string, Ground>> = {
   "holder-superseded": NEWEST,
   "older-call-left-waiting": NEWEST,
   "full-queue-entered": at({ ...MANY, of: "mutex", names: 1, maxWaiting: 1, ...OFTEN }),
+  "better-call-overtaken": RANKED,
+  "priority-ignored": RANKED,
+  "fence-of-the-place": RANKED,
+  "key-gone-before-its-watch": RANKED,
   "transfer-to-a-dead-candidate": { workload: "transfers" },
   "guard-outlives-its-hold": at({
     ...{ of: "mutex", sticky: true, processes: 1, lanes: 1, names: 1, camp: 0, gapMs: [100, 800], quiet: 0 },

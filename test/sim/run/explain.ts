@@ -13,6 +13,7 @@ import {
   withShards,
   withBounds,
   withNewest,
+  withPriorities,
   withSticky,
   withWeights,
   withWanted,
@@ -39,6 +40,8 @@ export interface Choice {
   readonly weighted: boolean;
   /** Most calls end the older ones that wait. */
   readonly newest: boolean;
+  /** Calls have priorities. */
+  readonly priorities: boolean;
   /** Members of groups share out shards. */
   readonly shards: boolean;
   /** Callers of `once` and `share` keep results. */
@@ -62,6 +65,7 @@ export const KINDS = [
   "bounded",
   "weighted",
   "newest",
+  "priorities",
   "shards",
   "results",
   "rendezvous",
@@ -69,7 +73,7 @@ export const KINDS = [
 
 export function settingOf(seed: number, choice: Choice): SimOptions {
   const { build, short, transport, workers, crashes, wanted, sticky } = choice;
-  const { bounded, weighted, newest, shards, results, rendezvous, only, processes } = choice;
+  const { bounded, weighted, newest, priorities, shards, results, rendezvous, only, processes } = choice;
   const chosen = (short ? shortOf : swarmOf)(String(seed));
   const carried = transport ? overTransport(chosen) : chosen;
   const renewed = workers ? withWorkers(carried) : carried;
@@ -79,7 +83,8 @@ export function settingOf(seed: number, choice: Choice): SimOptions {
   const limited = bounded ? withBounds(kept) : kept;
   const heavy = weighted ? withWeights(limited) : limited;
   const latest = newest ? withNewest(heavy) : heavy;
-  const shared = shards ? withShards(latest) : latest;
+  const ranked = priorities ? withPriorities(latest) : latest;
+  const shared = shards ? withShards(ranked) : ranked;
   const cached = results ? withResults(shared) : shared;
   const swarm = rendezvous ? withRendezvous(cached) : cached;
   return { ...swarm, build, only, processes: processes ?? swarm.processes };

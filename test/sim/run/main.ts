@@ -22,6 +22,7 @@ const USAGE = `npm run sim -- [options]
   --bounded     calls join a queue only if few wait in it
   --weighted    calls take several permits of a semaphore at once
   --newest      most calls of a mutex end the older ones that wait
+  --priorities  the calls of a mutex have priorities
   --shards      members of a group share out shards, work on them, and come and go
   --results     callers of once and share keep results, and give them to one another
   --rendezvous  callers count down latches, wait for barriers, and enter and leave double barriers
@@ -49,6 +50,7 @@ interface Flags {
   readonly bounded: boolean;
   readonly weighted: boolean;
   readonly newest: boolean;
+  readonly priorities: boolean;
   readonly shards: boolean;
   readonly results: boolean;
   readonly rendezvous: boolean;
@@ -82,6 +84,7 @@ async function main(): Promise<void> {
         bounded: flag,
         weighted: flag,
         newest: flag,
+        priorities: flag,
         shards: flag,
         results: flag,
         rendezvous: flag,

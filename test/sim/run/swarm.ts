@@ -16,7 +16,13 @@ import { TRANSPORT_FAULTS } from "./transport-faults.js";
 
 const LATER: readonly Of[] = ["reentrant", "leader", "weblock"];
 const FIRST = SUBJECTS.filter(
-  (of) => of !== "once" && of !== "shards" && of !== "results" && of !== "weighted" && !LATER.includes(of),
+  (of) =>
+    of !== "once" &&
+    of !== "shards" &&
+    of !== "results" &&
+    of !== "weighted" &&
+    of !== "priority" &&
+    !LATER.includes(of),
 );
 
 const VERSIONS: readonly SimVersion[] = ["3.4", "3.5", "3.6", "3.7"];
@@ -144,6 +150,13 @@ export function withNewest(setting: Omit<SimOptions, "build">): Omit<SimOptions,
   const random = new Random(setting.seed).fork("newest");
   const [processes, lanes, names] = [2 + random.int(4), 1 + random.int(4), random.pick([1, 1, 2])];
   return { ...setting, newest: true, of: "mutex", processes, lanes, names, sticky: false };
+}
+
+/** The same run of calls with priorities. */
+export function withPriorities(setting: Omit<SimOptions, "build">): Omit<SimOptions, "build"> {
+  const random = new Random(setting.seed).fork("priorities");
+  const [processes, lanes, names] = [2 + random.int(4), 1 + random.int(4), random.pick([1, 1, 2])];
+  return { ...setting, of: "priority", processes, lanes, names, sticky: false };
 }
 
 /** The same run of members that share out shards. */

@@ -11,7 +11,7 @@ import { TraceRecorder } from "./recording/recorder.js";
 /** The model has no readers and no permits: a smaller one judges them. */
 const ADMISSION: readonly Of[] = ["rwlock", "semaphore"];
 
-const UNTRACED: readonly Of[] = ["once", "weblock", "weighted"];
+const UNTRACED: readonly Of[] = ["once", "weblock", "weighted", "priority"];
 
 export interface Traced {
   /** Default: that of the seed. */

@@ -68,6 +68,7 @@ export type {
   LockOptions,
   StickyLockOptions,
   LockWaitOptions,
+  MutexOptions,
   MutexWaitOptions,
   QueueWaitOptions,
   SessionOptions,

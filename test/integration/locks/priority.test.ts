@@ -128,7 +128,7 @@ describe("the order", () => {
     await queued(name, 0);
   });
 
-  test("is that of the calls for many at once in one process, and the best joins first", async () => {
+  test("is the same for sixty calls of one process at once", async () => {
     const name = "at once";
     const held = await mutex(two.holder, name).lock();
     const priorities = Array.from({ length: 60 }, (_, n) => (n * 7) % 5);
@@ -141,7 +141,7 @@ describe("the order", () => {
     expect(await served(calls)).toEqual(order);
   });
 
-  test("lets a call that comes while others wait overtake them, with one that comes between two of them", async () => {
+  test("lets a later call overtake those of a lower priority that wait, and not those of a higher one", async () => {
     const name = "late";
     const held = await mutex(two.holder, name).lock();
     const calls = await inLine(name, [0, 10]);

@@ -31,11 +31,15 @@ function untrue(facts: Facts, hold: Hold, asks: Asks, { t, key, rev }: Wanted): 
   if (t > end) return [{ text: `${text}, ${ms(t - end)} after its end` }];
   const place = facts.placeOf.get({ lock: hold.lock, create: rev });
   if (place?.key !== key) return [{ text: `${text}, and etcd has never had it` }];
-  if (place.create <= hold.create) return [{ text: `${text}, which is not behind it` }];
+  if (!isBehind(place, hold)) return [{ text: `${text}, which is not behind it` }];
   if (place.deletedSeen !== undefined && place.deletedSeen < asks.t)
     return [{ text: `${text}, which had left before the holder listened` }];
   return [];
 }
+
+/** A call with a priority waits for each hold, whichever is older. */
+const isBehind = ({ create, priority }: Place, hold: Hold): boolean =>
+  create > hold.create || priority?.granted === false;
 
 /** When its holder has nothing to listen for. */
 function endOf({ troubles, end }: Facts, { p, releasing, ends }: Hold): bigint {
@@ -52,7 +56,7 @@ function untold(facts: Facts, hold: Hold, asks: Asks, told: readonly Wanted[]): 
     });
   return (facts.places.get(hold.lock) ?? []).flatMap((place) => {
     const from = later(place.seen, asks.t);
-    if (place.create <= hold.create || waitsUntil(place) <= from) return [];
+    if (!isBehind(place, hold) || waitsUntil(place) <= from) return [];
     const by = facts.troubles.limit(hold.p, from) + COALESCED;
     if (earlier(waitsUntil(place), end) <= by || heard(from, by)) return [];
     const text = `${nameOf(hold)} was not told within ${ms(by - from)} that ${place.key}@${place.create} waits ${at(facts, from)}`;

@@ -263,7 +263,8 @@ export class LiveQueue {
     this.#deadCount += Number(place.entry.isDelay) - Number(before.isDelay);
     const [now, then] = [place.entry, before];
     const isOther = now.permits !== then.permits || now.weighted?.weight !== then.weighted?.weight;
-    if (isOther || now.downgraded !== then.downgraded) this.#isOld = true;
+    const isMoved = now.rank !== then.rank || now.priority?.granted !== then.priority?.granted;
+    if (isOther || isMoved || now.downgraded !== then.downgraded) this.#isOld = true;
     if (!place.isDelay || !this.#holding.has(place)) return;
     this.#dead.push(before);
     this.#holding.set(place, at);

@@ -10,6 +10,8 @@ const LEASE = 0x6a1fn;
 const OURS = '{"owner":"host:1","since":"2026-01-02T03:04:05.678Z","id":"1q2w3e"}';
 const PERMIT = OURS.replace("}", ',"permits":3}');
 const WEIGHTED = OURS.replace("}", ',"weighted":{"permits":10,"weight":3}}');
+const PRIORITY = OURS.replace("}", ',"priority":{"level":-3,"agingMs":30000}}');
+const GRANTED = OURS.replace("}", ',"priority":{"level":-3,"agingMs":30000,"granted":true}}');
 const WEB = OURS.replace("}", ',"client":"c"}');
 
 const found = (key: string, value = "", leaseId = LEASE, prefix = "") =>
@@ -21,6 +23,9 @@ describe("what a key under a name shows", () => {
     ["a/6a1f-2", OURS, "a", "mutex"],
     ["a/6a1f", PERMIT, "a", "permit"],
     ["a/6a1f", WEIGHTED, "a", "weighted"],
+    ["a/6a1f", PRIORITY, "a", "priority"],
+    ["a/6a1f-2", GRANTED, "a", "priority"],
+    ["a/6a1f", PRIORITY.replace("05.678", "05"), "a", "unknown"],
     ["a/6a1f", "", "a", "unknown"],
     ["a/6a1f", "10.0.0.1:80", "a", "leadership"],
     ["a/6a1f", "{}", "a", "leadership"],
@@ -102,11 +107,26 @@ describe("what a key under a name shows", () => {
   });
 });
 
+test.each([
+  ["a level that is no whole number", { level: 0.5, agingMs: 1 }],
+  ["a level out of range", { level: -1001, agingMs: 1 }],
+  ["no level", { agingMs: 1 }],
+  ["an agingMs of nothing", { level: 1, agingMs: 0 }],
+  ["an agingMs beyond a timer", { level: 1, agingMs: 2 ** 31 }],
+  ["a grant that is no true", { level: 1, agingMs: 1, granted: 1 }],
+  ["null", null],
+])("the value of a call with a priority has no such one: %s", (_, priority) => {
+  const value = OURS.replace("}", `,"priority":${JSON.stringify(priority)}}`);
+  expect(found("a/6a1f", value)).toEqual({ name: "a", kind: "unknown" });
+  expect(parseEntryValue(value).priority).toBeUndefined();
+});
+
 describe("kinds", () => {
   const groups: readonly (readonly LockKind[])[] = [
     ["mutex", "all", "reader", "writer", "web_lock"],
     ["permit"],
     ["weighted"],
+    ["priority"],
     ["leadership"],
   ];
   const groupOf = (kind: LockKind) => groups.findIndex((group) => group.includes(kind));
@@ -117,10 +137,13 @@ describe("kinds", () => {
     expect(isSameGroup(a, b)).toBe(groupOf(a) === groupOf(b));
   });
 
-  test.each(groups.flat())("of an unknown client may be met by %s unless permits are counted", (kind) => {
-    expect(mayMeet(kind, "unknown")).toBe(kind !== "permit" && kind !== "weighted");
-    expect(isSameGroup(kind, "unknown")).toBe(false);
-  });
+  test.each(groups.flat())(
+    "of an unknown client may be met by %s unless permits are counted, or priorities",
+    (kind) => {
+      expect(mayMeet(kind, "unknown")).toBe(!["permit", "weighted", "priority"].includes(kind));
+      expect(isSameGroup(kind, "unknown")).toBe(false);
+    },
+  );
 });
 
 test.each([

@@ -281,12 +281,12 @@ export function splitQueue(path: string, all: readonly SeenEntry[]): Split {
   const entries = withoutDelayKeys(all);
   const holders = holdersIn(path, entries);
   const held = new Set(holders);
-  return { holders, waiters: inTurn(entries.filter((entry) => !held.has(entry))) };
+  const waiters = entries.filter((entry) => !held.has(entry));
+  return { holders, waiters: entries[0]?.priority ? inTurn(waiters) : waiters };
 }
 
-/** The next one first. `waiters`: the oldest first. */
-export const inTurn = (waiters: readonly SeenEntry[]): readonly SeenEntry[] =>
-  waiters.some(({ priority }) => priority) ? [...waiters].sort(byRank) : waiters;
+/** In the order of calls with priorities. `waiters`: the oldest first. */
+export const inTurn = (waiters: readonly SeenEntry[]): readonly SeenEntry[] => [...waiters].sort(byRank);
 
 const byRank = ({ rank: a }: SeenEntry, { rank: b }: SeenEntry): number => (a === b ? 0 : a < b ? -1 : 1);
 

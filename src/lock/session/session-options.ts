@@ -136,6 +136,7 @@ export interface StickyLockOptions extends LockOptions {
   readonly local?: { readonly turns: number; readonly ms?: number | undefined } | undefined;
 }
 
+/** Options for a Mutex. */
 export interface MutexOptions extends StickyLockOptions {
   /**
    * Calls may have a `priority`. A call is as good as one of the next lower priority that came `agingMs` (1..2147483647) before it, so

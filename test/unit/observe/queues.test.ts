@@ -99,6 +99,7 @@ function truth({ keys }: World) {
 interface Said {
   readonly permits?: number;
   readonly weighted?: { readonly permits: number; readonly weight: number };
+  readonly priority?: { readonly level: number; readonly agingMs: number; readonly granted?: true };
   readonly downgraded?: true;
 }
 const ours = (said: Said = {}) =>
@@ -108,6 +109,8 @@ const SAID: readonly Said[] = [
   ...[{}, {}, {}, { permits: 1 }, { permits: 2 }, { permits: 3 }],
   ...([{ downgraded: true }, { downgraded: true }, { permits: 2, downgraded: true }] as const),
   ...[weights(1, 1), weights(3, 1), weights(3, 2), weights(5, 4)],
+  ...[1, 2, 3].map((level) => ({ priority: { level, agingMs: 10 } })),
+  { priority: { level: 1, agingMs: 10, granted: true } },
 ];
 
 const folders = [

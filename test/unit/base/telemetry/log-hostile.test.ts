@@ -41,6 +41,7 @@ describe("a line", () => {
         reason: text,
         sticky: true,
         weighted: undefined,
+        priority: undefined,
         ttlRemainingMs: 1,
         toJSON: () => ({}),
       };

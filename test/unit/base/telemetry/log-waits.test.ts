@@ -14,6 +14,7 @@ const holder = (more: Partial<Contender> = {}): Contender => ({
   reason: undefined,
   sticky: false,
   weighted: undefined,
+  priority: undefined,
   toJSON: () => ({}),
   ...more,
 });

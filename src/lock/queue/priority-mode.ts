@@ -17,6 +17,7 @@
 //   therefore, since its rank was no better before; and the watch began before the last read, or nothing was written in between. A call
 //   that comes between two others wakes nobody: the later one finds it when its key has ended. A claim that fails has read the queue.
 import type { KeyValue, Range } from "../../etcd/port.js";
+import { compactKey } from "../../etcd/watch.js";
 import { KindMismatchError, QueueFullError } from "../../errors.js";
 import { parseEntryValue, type Priority } from "../../keys.js";
 import { entryFound, type FoundEntry } from "../../kinds.js";
@@ -71,17 +72,31 @@ interface Place {
   readonly rank: number;
 }
 
+/** A key, without the message in which etcd has sent it. */
+export interface InTheWay {
+  readonly key: string | Buffer;
+  readonly createRevision: bigint;
+}
+
+const keptOf = ({ key, createRevision }: KeyValue): InTheWay => ({ key: compactKey(key), createRevision });
+
+/** A key of another kind. */
+interface Foreign {
+  readonly revision: bigint;
+  readonly mismatch: KindMismatchError;
+}
+
 /** What a read of the queue means to one call. */
 export interface Outlook {
   readonly revision: bigint;
   /** Its own place is there, if it has one. */
   readonly isThere: boolean;
   /** Nobody better waits: once these are gone, it may claim, unless somebody has come since. */
-  readonly blockers: readonly KeyValue[] | undefined;
+  readonly blockers: readonly InTheWay[] | undefined;
   /** The key whose end it waits for. undefined: it may claim now. */
-  readonly behind: KeyValue | undefined;
+  readonly behind: InTheWay | undefined;
   /** That key is of another kind, whose caller is rejected, and leaves, unless its client is an older one. */
-  readonly foreign: KindMismatchError | undefined;
+  readonly foreign: Foreign | undefined;
   readonly ahead: number;
 }
 
@@ -106,7 +121,7 @@ export function outlookOf(
   const before: Place[] = [];
   const blockers: KeyValue[] = [];
   const holds = new Set<bigint>();
-  let foreign: KindMismatchError | undefined;
+  let foreign: Foreign | undefined;
   let [isThere, isFirst, waiting] = [place === undefined, true, 0];
   for (const kv of kvs) {
     if (place?.is(kv)) {
@@ -118,7 +133,7 @@ export function outlookOf(
     if (priority === undefined) {
       const mismatch = found && !isLeaving(queue, kv) ? mismatchOf(name, found, kv) : undefined;
       if (mismatch && isFirst) throw mismatch;
-      foreign ??= mismatch;
+      if (mismatch) foreign ??= { revision: kv.createRevision, mismatch };
       blockers.push(kv);
       continue;
     }
@@ -135,13 +150,13 @@ export function outlookOf(
   if (kvs.length >= MOST || (isNew && waiting >= MAX_PLACES))
     throw new QueueFullError(name, MAX_PLACES, waiting);
   const last = before.reduce<Place | undefined>((a, b) => (a && isBefore(b, a) ? a : b), undefined);
-  const behind = last?.kv ?? blockers[0];
+  const behind = place === undefined ? kvs[0] : (last?.kv ?? blockers[0]);
   const mayClaim = last === undefined && blockers.length <= MAX_BLOCKERS;
   return {
     revision,
     isThere,
-    blockers: mayClaim ? blockers : undefined,
-    behind: place === undefined ? kvs[0] : behind,
+    blockers: mayClaim ? blockers.map(keptOf) : undefined,
+    behind: behind && keptOf(behind),
     foreign: last === undefined ? foreign : undefined,
     ahead: before.length + holds.size,
   };

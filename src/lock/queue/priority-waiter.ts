@@ -17,12 +17,21 @@ import type { Dependent, Lease, SessionEnd } from "../session/lease.js";
 import type { JoinedEntry } from "./entry.js";
 import type { Admission, JoinWanted } from "./join.js";
 import { GRANTED, type LockMode, queueRange, whenEmpty } from "./lock-mode.js";
-import { assertOurKind, everyEntry, type Outlook, outlookOf, prioritized, rankOf } from "./priority-mode.js";
+import {
+  assertOurKind,
+  everyEntry,
+  type InTheWay,
+  type Outlook,
+  outlookOf,
+  prioritized,
+  rankOf,
+} from "./priority-mode.js";
 import type { JoinOptions, LockTable, Queue } from "./queue.js";
 import { claimTxn, placeTxn } from "./txns.js";
 
 /** Bounds the damage of an event that never comes. */
 const SLOW_READ_MS = 30_000;
+const SLOW_GRAIN_MS = 500;
 /** A rejected call leaves within a round trip or two. One that stays so long is of a client that waits for us, as we for it. */
 const FOREIGN_MS = 1000;
 
@@ -377,20 +386,18 @@ export class PriorityWaiter implements Dependent, AuditedWait {
       await woken;
       stop();
     } else {
-      const end = new EndOfKey(this.#lease, behind, {
-        seenAt: revision,
-        patienceMs: foreign ? FOREIGN_MS : SLOW_READ_MS,
-      });
+      const end = new EndOfKey(this.#lease, behind, revision);
+      const patience = foreign && this.#lease.services.timers.add(FOREIGN_MS, this.#wake);
       try {
         this.#hasEnded = await Promise.race([end.over, woken.then(() => false)]);
       } finally {
+        patience?.cancel();
         end.stop();
       }
     }
     if (this.#gaveUp || this.#mayClaim) return;
     const read = await this.#read();
-    const still = foreign && read.foreign && read.behind?.createRevision === behind.createRevision;
-    if (still) throw foreign;
+    if (foreign && read.foreign?.revision === foreign.revision) throw foreign.mismatch;
   }
 
   async #read(): Promise<Outlook> {
@@ -405,54 +412,53 @@ export class PriorityWaiter implements Dependent, AuditedWait {
 class EndOfKey implements WatchListener {
   /** true: it has ended. false: something else may have happened, which only a read shows. */
   readonly over: Promise<boolean>;
-  #watch: Watch | undefined;
+  readonly #watch: Watch;
   #timer: Timer | undefined;
-  #seenAt: bigint;
   #resolve: (hasEnded: boolean) => void = () => {};
   #reject: (error: Error) => void = () => {};
 
   constructor(
     private readonly lease: Lease,
-    private readonly kv: KeyValue,
-    { seenAt, patienceMs }: { readonly seenAt: bigint; readonly patienceMs: number },
+    private readonly ending: InTheWay,
+    private readonly seenAt: bigint,
   ) {
-    this.#seenAt = seenAt;
     this.over = new Promise((resolve, reject) => {
       this.#resolve = resolve;
       this.#reject = reject;
     });
     this.over.catch(() => undefined);
-    this.#begin();
-    this.#timer = lease.services.timers.add(patienceMs, () => this.#resolve(false));
+    this.#watch = lease.services.watches.watch({ key: ending.key, events: "DELETE" }, this);
+    this.#checkLater();
   }
 
   stop(): void {
     this.#timer?.cancel();
-    this.#watch?.cancel();
-    this.#watch = undefined;
+    this.#timer = undefined;
+    this.#watch.cancel();
     this.#resolve(false);
   }
 
-  #begin(): void {
-    const { watches } = this.lease.services;
-    this.#watch = watches.watch({ key: this.kv.key, events: "DELETE" }, this);
-    if (this.#watch.createdAt !== undefined) this.created(this.#watch.createdAt);
+  #checkLater(): void {
+    const { timers, clock } = this.lease.services;
+    this.#timer = timers.add(
+      SLOW_READ_MS * (0.75 + clock.random() / 2),
+      () => void this.#check().then(() => this.#timer && this.#checkLater()),
+      SLOW_GRAIN_MS,
+    );
   }
 
   /** The key may have ended between the answer and the watch. */
   created(revision: bigint): void {
-    if (revision > this.#seenAt) void this.#check();
+    if (revision > this.seenAt) void this.#check();
   }
 
   events(events: readonly WatchEvent[]): void {
-    if (events.some(({ kv }) => kv.modRevision > this.kv.createRevision)) this.#resolve(true);
+    if (events.some(({ kv }) => kv.modRevision > this.ending.createRevision)) this.#resolve(true);
   }
 
-  /** The next member may be that of an etcd that was restored: a read decides in any case. */
+  /** The next member may be that of an etcd that was restored, with lower revisions: only a read shows its queue. */
   interrupted(): void {
-    if (!this.#watch) return;
-    this.#seenAt = -1n;
-    this.#begin();
+    this.#resolve(false);
   }
 
   refused(error: Error): void {
@@ -460,7 +466,7 @@ class EndOfKey implements WatchListener {
   }
 
   async #check(): Promise<void> {
-    const { key, createRevision } = this.kv;
+    const { key, createRevision } = this.ending;
     try {
       const policy = this.lease.policy("read the queue");
       const { kvs } = await this.lease.services.client.range({ key }, policy);

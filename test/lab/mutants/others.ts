@@ -417,7 +417,7 @@ export const OTHERS: readonly Mutant[] = [
     patches: [
       {
         file: "lock/queue/priority-waiter.js",
-        from: "if (revision > this.#seenAt)",
+        from: "if (revision > this.seenAt)",
         to: "if (false)",
       },
     ],

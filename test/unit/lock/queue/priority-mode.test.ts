@@ -26,6 +26,8 @@ const call = fc.record({
 const shown = ({ key, value, revision }: JoinedEntry, leaseId = lease.leaseId): KeyValue =>
   keyValue({ key, value, createRevision: revision, modRevision: revision, leaseId });
 
+const kept = ({ key, createRevision }: KeyValue) => ({ key: key.toString(), createRevision });
+
 function entryOf({ at, level, agingMs }: Call, n: number, what: "place" | "hold" = "place"): JoinedEntry {
   const mode = prioritized(level, agingMs)[what];
   const since = new Date(START + at).toISOString();
@@ -73,7 +75,7 @@ describe("of calls with priorities", () => {
 
         const next = all.filter(({ outlook }) => outlook.blockers !== undefined);
         expect(next).toHaveLength(1);
-        expect(next[0]!.outlook).toMatchObject({ blockers: [hold], behind: hold, ahead: 1 });
+        expect(next[0]!.outlook).toMatchObject({ blockers: [kept(hold)], behind: kept(hold), ahead: 1 });
       }),
     );
   });
@@ -105,8 +107,8 @@ describe("of calls with priorities", () => {
     });
     const [only] = looks([{ at: 0, level: 0, agingMs: 1 }], [other, stray]);
 
-    expect(only!.outlook.blockers).toEqual([other, stray]);
-    expect(only!.outlook.foreign).toMatchObject({ found: "unknown" });
+    expect(only!.outlook.blockers).toEqual([kept(other), kept(stray)]);
+    expect(only!.outlook.foreign).toMatchObject({ revision: 90n, mismatch: { found: "unknown" } });
     expect(looks([{ at: 0, level: 0, agingMs: 1 }], [stray])[0]!.outlook.foreign).toBeUndefined();
   });
 

@@ -564,6 +564,29 @@ describe("an adopted session", () => {
     await lock.release();
     await queued(name, 0);
   });
+
+  test("gives its hold to the next call, though a place of that process is older", async () => {
+    const name = "adopted/crashed";
+    const session = await Session.open(two.cluster, { ttlSeconds: 20 });
+    const place = {
+      ...{ owner: "x", since: new Date().toISOString(), id: "1a" },
+      priority: { level: -1000, agingMs: 1000 },
+    };
+    await two.etcd.member.gateway("/v3/kv/put", {
+      key: encode(`${name}/${session.leaseId.toString(16)}-9`),
+      value: encode(JSON.stringify(place)),
+      lease: session.leaseId.toString(),
+    });
+    const { key, fence } = await mutex(session, name).lock();
+    const adopted = await Session.adopt(two.cluster, await session.orphan());
+    onTestFinished(() => adopted.close({ drainMs: 0 }));
+
+    const lock = await mutex(adopted, name).lock();
+
+    expect([lock.key, lock.fence]).toEqual([key, fence]);
+    await lock.release();
+    await queued(name, 0);
+  });
 });
 
 describe("an answer that is lost", () => {

@@ -50,6 +50,7 @@ export class Mutex {
    * @throws {LockTimeoutError} after `timeoutMs`, with the holder and the number of entries ahead.
    * The time to open the first session counts; if a member failed in that time, EtcdUnavailableError names it.
    * @throws {SupersededError} with `supersede`, when a newer call with it has come while this one waited.
+   * @throws {QueueFullError} with `maxWaiting`, when so many wait, and with `priorities`, when 1,000 do.
    * @throws {SessionLostError | SessionClosedError} when the session ends while waiting without `rejoin`.
    * @throws {KindMismatchError} when it would wait for an entry of another kind, or of a nested name: see docs/kinds.md.
    * @throws {DeadlockError} inside a `withLock` of the same name, or of a name under it.

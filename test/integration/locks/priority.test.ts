@@ -534,6 +534,7 @@ describe("what others see", () => {
     })().catch(() => undefined);
     const held = await mutex(two.holder, name).lock();
     const calls = await inLine(name, [1, 2]);
+    await until(() => seen.at(-1) === "0<2,1");
     await held.release();
     for (const call of [calls[1]!, calls[0]!]) await (await call).release();
     await until(() => seen.at(-1) === "<");
@@ -543,7 +544,6 @@ describe("what others see", () => {
     // It may miss states that follow each other fast, but shows none that did not exist.
     const states = ["<", "0<", "0<1", "0<2,1", "<2,1", "2<1", "<1", "1<", "<"];
     expect(states).toEqual(expect.arrayContaining(seen));
-    expect(seen).toContain("0<2,1");
   });
 });
 
@@ -702,6 +702,8 @@ describe("more calls than a name has room for", () => {
     expect(await reasonOf(mutex(two.holder, name).lock({ priority: 1000 }))).toMatchObject({
       code: "QUEUE_FULL",
     });
+    // It had a place for a moment, as its session holds: a free lock is tried first.
+    await queued(name, 1001);
     expect(await reasonOf(mutex(two.session, name).lock({ priority: 1000 }))).toMatchObject({
       ...{ code: "QUEUE_FULL", maxWaiting: 1000, waiting: 1000 },
     });

@@ -3,7 +3,7 @@ import { type GrowingPlace, isBetter, type Place } from "./places.js";
 import { FOREVER, order } from "./spans.js";
 
 /**
- * I34: a call with a priority is granted only while no better one waits, by the values and etcd's record of the queue at the revision of the
+ * I39: a call with a priority is granted only while no better one waits, by the values and etcd's record of the queue at the revision of the
  * grant: the transaction that puts the key of the hold deletes the best place, or there is none.
  */
 export const bestIsNext: Rule = ({ places }) =>

@@ -66,7 +66,7 @@ export class Barrier {
 
   /**
    * Closes the barrier. Resolves with true if this call has closed it, and with false if it was closed. Costs a request, and
-   * the first call of a cluster one more. `timeoutMs` defaults
+   * one more for a lease at most every 75 seconds. `timeoutMs` defaults
    * to 5000. On abort: rejects at once with the signal's reason; the barrier may be closed nevertheless.
    * @throws {BarrierBrokenError} if the last holder died, and nobody has called `release()` since.
    * @throws {EtcdUnavailableError} if etcd does not answer in time: it may be closed. @throws {EtcdRefusedError} if etcd rejects the request.

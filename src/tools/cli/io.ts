@@ -381,7 +381,7 @@ export const leaseJson = (leaseId: bigint): Pick<ContenderJson, "leaseId" | "lea
 
 /** Without what is undefined. */
 export const contenderJson = (contender: Omit<Contender, "toJSON">): ContenderJson => {
-  const { name, key, state, revision, leaseId, owner, reason, sticky, weighted } = contender;
+  const { name, key, state, revision, leaseId, owner, reason, sticky, weighted, priority } = contender;
   const { since, value, ttlRemainingMs } = contender;
   return {
     name,
@@ -393,6 +393,7 @@ export const contenderJson = (contender: Omit<Contender, "toJSON">): ContenderJs
     ...(reason !== undefined && { reason }),
     ...(sticky && { sticky }),
     ...(weighted !== undefined && { weighted }),
+    ...(priority !== undefined && { priority }),
     ...(value !== undefined && { value }),
     ...(since !== undefined && { since: since.toISOString() }),
     ...(ttlRemainingMs !== undefined && { ttlRemainingMs }),

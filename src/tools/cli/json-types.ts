@@ -27,6 +27,8 @@ export interface ContenderJson {
   readonly sticky?: boolean;
   /** How many permits of a weighted semaphore it takes, and how many there are by its own word. */
   readonly weighted?: { readonly weight: number; readonly permits: number };
+  /** -1000 to 1000; missing unless the calls for its name have priorities. */
+  readonly priority?: number;
   /** ISO 8601: when it joined the queue, by its own clock. */
   readonly since?: string;
   /** What a leader or a candidate has campaigned with or proclaimed, cut at 256 bytes. */

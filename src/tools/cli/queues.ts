@@ -62,6 +62,7 @@ const COLUMNS: readonly Column[] = [
   ],
   ["OWNER", ownerText],
   ["WEIGHT", ({ weighted }) => (weighted ? `${weighted.weight} of ${weighted.permits}` : NONE)],
+  ["PRIORITY", ({ priority }) => `${priority ?? NONE}`],
   ["REASON", (contender) => reasonOf(contender) ?? NONE],
   ["JOINED", ageText],
   ["SINCE", ({ since }) => since?.toISOString() ?? NONE],
@@ -71,11 +72,12 @@ const COLUMNS: readonly Column[] = [
   ["KEY", ({ key }) => key],
 ];
 
-/** Without reasons and weights if no contender has one. */
+/** Without reasons, weights and priorities if no contender has one. */
 function columnsFor(contenders: readonly Contender[]): readonly Column[] {
   const omitted = new Set<string>();
   if (contenders.every((contender) => reasonOf(contender) === undefined)) omitted.add("REASON");
   if (contenders.every(({ weighted }) => weighted === undefined)) omitted.add("WEIGHT");
+  if (contenders.every(({ priority }) => priority === undefined)) omitted.add("PRIORITY");
   return COLUMNS.filter(([title]) => !omitted.has(title));
 }
 
@@ -145,6 +147,7 @@ export const show = command({
     "Shows the holders and the waiters of a lock or an election in the order of the queue, of all clients: leasehold, Go, etcdctl, " +
       "jetcd.",
     "WEIGHT: how many permits of a weighted semaphore it takes, and how many there are. " +
+      "PRIORITY: of its call; the waiters are listed as they come next. " +
       "REASON: why its caller wants the lock, if it has said so. JOINED: age of the entry. SINCE: when it joined. Both by the client's clock; - if the client writes no time. " +
       "LEASE: the ID for etcdctl lease. FENCE: the create revision of the key, which is the fence of an exclusive lock.",
     "An entry that is held or kept is that of a sticky lock: its session may keep it while no caller has the lock.",

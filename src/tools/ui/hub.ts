@@ -211,13 +211,14 @@ class Detail {
 const EMPTY = { kind: "unknown", holders: [], waiters: [], total: { holders: 0, waiters: 0 } } as const;
 
 const personOf = (contender: Contender, idle: boolean): Person => {
-  const { key, state, owner, reason, sticky, value, weighted } = contender;
+  const { key, state, owner, reason, sticky, value, weighted, priority } = contender;
   const { revision, leaseId, since, ttlRemainingMs } = contender;
   return {
     key: shortKey(key),
     owner: owner ?? value ?? null,
     reason: reason ?? null,
     weighted: weighted ?? null,
+    priority: priority ?? null,
     revision: String(revision),
     lease: leaseId.toString(16),
     since: since?.getTime() ?? null,

@@ -66,6 +66,8 @@ export interface Person {
   readonly reason: string | null;
   /** How many permits of a weighted semaphore it takes, and how many there are. */
   readonly weighted: { readonly weight: number; readonly permits: number } | null;
+  /** Of a call of a mutex with priorities. */
+  readonly priority: number | null;
   /** The create revision: the fence of a holder. */
   readonly revision: string;
   /** When it joined the queue, by its own clock. */

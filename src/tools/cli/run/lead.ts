@@ -5,7 +5,7 @@ import {
   LockExpiringError,
   LockLostError,
 } from "../../../index.js";
-import { command, parseInteger } from "../command.js";
+import { command } from "../command.js";
 import { EXIT, usageError } from "../io.js";
 import { type CommandTask, runCommand } from "./run-command.js";
 import {
@@ -13,6 +13,7 @@ import {
   ENV_FLAG,
   PACE_FLAGS,
   paceOf,
+  priorityOf,
   sessionOf,
   Reporter,
   Retries,
@@ -77,9 +78,6 @@ export const lead = command({
     }
   },
 });
-
-const priorityOf = (text: string | undefined): number | undefined =>
-  text === undefined ? undefined : parseInteger("priority", text, { min: -1000, max: 1000 });
 
 const [MAX_LABELS, MAX_NAME_BYTES, MAX_VALUE_BYTES] = [16, 64, 256];
 

@@ -17,6 +17,7 @@ import {
   PACE_FLAGS,
   paceOf,
   positiveDuration,
+  priorityOf,
   Reporter,
   sessionOf,
   shownText,
@@ -35,6 +36,8 @@ interface Wanted {
   readonly permits: number | undefined;
   /** So many of the permits of a weighted semaphore. undefined: one of a plain one. */
   readonly weight: number | undefined;
+  /** Of a mutex with priorities. undefined: of a plain one. */
+  readonly priority: number | undefined;
   /** 0: do not wait. undefined: no limit. */
   readonly waitMs: number | undefined;
   readonly reason: string | undefined;
@@ -62,7 +65,7 @@ async function acquire(
   return whileReporting(cluster, wanted, { reporter, call: () => wait(limits) });
 }
 
-function modesOf(cluster: Cluster, { name, shared, permits, weight }: Wanted): Modes {
+function modesOf(cluster: Cluster, { name, shared, permits, weight, priority }: Wanted): Modes {
   if (permits !== undefined) {
     const semaphore = new Semaphore(cluster, name, permits, { weighted: weight !== undefined });
     return {
@@ -74,8 +77,8 @@ function modesOf(cluster: Cluster, { name, shared, permits, weight }: Wanted): M
     const readers = new RwLock(cluster, name);
     return { wait: (o) => readers.readLock(o), attempt: (o) => readers.tryReadLock(o) };
   }
-  const mutex = new Mutex(cluster, name);
-  return { wait: (o) => mutex.lock(o), attempt: (o) => mutex.tryLock(o) };
+  const mutex = new Mutex(cluster, name, { priorities: priority !== undefined });
+  return { wait: (o) => mutex.lock({ ...o, priority }), attempt: (o) => mutex.tryLock(o) };
 }
 
 const FLAGS = {
@@ -88,6 +91,10 @@ const FLAGS = {
   weight: {
     value: "W",
     text: "hold W of the N permits at once; all clients of the name must give a weight, or none",
+  },
+  priority: {
+    value: "N",
+    text: "a whole number, -1000 to 1000: the highest that waits is next; all clients of the name must give one, or none",
   },
   ...PACE_FLAGS,
   reason: { value: "TEXT", text: "why, as the holder and others see it, at most 256 bytes" },
@@ -162,6 +169,9 @@ function wantedOf(name: string, flags: Given<typeof FLAGS>): Wanted {
   for (const other of ["shared", "once", "supersede"] as const)
     if (flags.weight !== undefined && flags[other] !== undefined)
       throw usageError(`--${other} and --weight exclude each other`);
+  for (const other of ["shared", "permits", "once", "supersede", "max-waiting"] as const)
+    if (flags.priority !== undefined && flags[other] !== undefined)
+      throw usageError(`--${other} and --priority exclude each other`);
   const waitMs = flags.try ? 0 : positiveDuration("wait", flags.wait);
   const permits =
     flags.permits === undefined ? undefined : parseInteger("permits", flags.permits, { min: 1, max: 1000 });
@@ -171,7 +181,9 @@ function wantedOf(name: string, flags: Given<typeof FLAGS>): Wanted {
   const maxWaiting =
     bound === undefined ? undefined : parseInteger("max-waiting", bound, { min: 1, max: 1000 });
   const { supersede } = flags;
-  return { name, shared: flags.shared === true, permits, weight, waitMs, reason, maxWaiting, supersede };
+  const priority = priorityOf(flags.priority);
+  const counts = { permits, weight, priority };
+  return { name, shared: flags.shared === true, ...counts, waitMs, reason, maxWaiting, supersede };
 }
 
 function weightOf(text: string | undefined, permits: number | undefined): number | undefined {

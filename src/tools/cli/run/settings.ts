@@ -2,7 +2,7 @@ import os from "node:os";
 import type { LeaseholdError, SessionOptions } from "../../../index.js";
 import { systemClock } from "../../../base/util/clock.js";
 import { printable } from "../../../base/util/printable.js";
-import { formatDuration, parseDuration, parseTtl } from "../command.js";
+import { formatDuration, parseDuration, parseInteger, parseTtl } from "../command.js";
 import { columnsOf, EXIT, type Io, json, messageOf, usageError, width, wrap } from "../io.js";
 import type { RunJson } from "../json-types.js";
 
@@ -71,6 +71,9 @@ export function paceOf(flags: {
   const checkMs = Math.min(MAX_CHECK_MS, ttlMs * CHECK_PART);
   return { ttlSeconds, graceMs, marginMs: ttlMs * MARGIN_PART, checkMs };
 }
+
+export const priorityOf = (text: string | undefined): number | undefined =>
+  text === undefined ? undefined : parseInteger("priority", text, { min: -1000, max: 1000 });
 
 export const WANTED_FLAG = {
   "on-wanted": {

@@ -81,13 +81,17 @@ const deadText = (entry: SeenEntry, freeIn: FreeIn): string | undefined =>
 const waitText = ({ since }: SeenEntry, { date }: Now): string =>
   since === undefined ? "waits" : `waits ${formatDuration(Math.max(0, date.getTime() - since.getTime()))}`;
 
+/** How much of a weighted semaphore it takes, or with which priority it waits. */
+function asksText({ weighted, priority }: SeenEntry): string {
+  if (weighted) return `${weighted.weight} of ${weighted.permits}  `;
+  return priority ? `priority ${priority.level}  ` : "";
+}
+
 function entryText(state: string, entry: SeenEntry, columns: number): string {
   const rest = Math.max(16, columns - 46);
   const lease = entry.leaseId === 0n ? "no lease" : `lease ${entry.leaseId.toString(16)}`;
-  const { weighted } = entry;
   const who = withReason(labelOf(entry), entry);
-  const whole = weighted ? `${weighted.weight} of ${weighted.permits}  ${who}` : who;
-  return `  ${fit(state, 18)}  ${fit(whole, rest)}  ${cut(lease, 22)}`;
+  return `  ${fit(state, 18)}  ${fit(`${asksText(entry)}${who}`, rest)}  ${cut(lease, 22)}`;
 }
 
 /** The latest first. */

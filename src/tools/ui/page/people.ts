@@ -142,9 +142,12 @@ class Waiter extends PersonItem {
     const [person] = group;
     setText(this.#place, placeOf(person, scene));
     const age = person.since === null ? "" : `${duration(scene.now - person.since)} · `;
-    setText(this.facts, `${weightOf(person)}${age}`.slice(0, -3));
+    setText(this.facts, `${priorityOf(person)}${weightOf(person)}${age}`.slice(0, -3));
   }
 }
+
+/** Of a call of a mutex with priorities, before other facts. */
+const priorityOf = ({ priority }: Person): string => (priority === null ? "" : `priority ${priority} · `);
 
 /** How many permits of a weighted semaphore it takes, before other facts. */
 const weightOf = ({ weighted }: Person): string =>

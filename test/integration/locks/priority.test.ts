@@ -366,14 +366,15 @@ describe("a lock of another kind", () => {
 
     const lock = await mutex(two.session, name).lock({ priority: 3 });
     const [waiting] = await inLine(name, [0]);
-    for (const call of [
+    const calls = [
       plain.lock(),
       new RwLock(two.holder, name).readLock(),
       new RwLock(two.holder, name).writeLock(),
       new Semaphore(two.holder, name, 3).acquire(),
       new Semaphore(two.holder, name, 3, { weighted: true }).acquire(),
-    ])
-      expect(await reasonOf(call)).toMatchObject({ code: "KIND_MISMATCH", found: "priority" });
+    ];
+    for (const reason of await Promise.all(calls.map(reasonOf)))
+      expect(reason).toMatchObject({ code: "KIND_MISMATCH", found: "priority" });
     expect(await plain.tryLock()).toBeUndefined();
     expect(lock.held).toBe(true);
     await lock.release();

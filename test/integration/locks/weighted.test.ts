@@ -421,8 +421,9 @@ describe("a queue of another kind", () => {
     const plain = new Semaphore(two.holder, name, 5);
     const weights = weighted(two.session, name, 5);
     const permit = await plain.acquire();
-    for (const call of [weights.acquire(), weights.tryAcquire(), weights.withPermit(() => undefined)])
-      expect(await reasonOf(call)).toMatchObject({
+    const calls = [weights.acquire(), weights.tryAcquire(), weights.withPermit(() => undefined)];
+    for (const reason of await Promise.all(calls.map(reasonOf)))
+      expect(reason).toMatchObject({
         ...{ code: "KIND_MISMATCH", kind: "weighted", found: "permit" },
         message: expect.stringMatching(
           /^Cannot use "mixed" for a weighted Semaphore: .*by a Semaphore/,
@@ -431,8 +432,8 @@ describe("a queue of another kind", () => {
     await permit.release();
 
     const hold = await weights.acquire({ weight: 2 });
-    for (const call of [plain.acquire(), plain.tryAcquire()])
-      expect(await reasonOf(call)).toMatchObject({ kind: "permit", found: "weighted" });
+    for (const reason of await Promise.all([plain.acquire(), plain.tryAcquire()].map(reasonOf)))
+      expect(reason).toMatchObject({ kind: "permit", found: "weighted" });
     expect(await reasonOf(new Mutex(two.holder, name).lock())).toMatchObject({ found: "weighted" });
     expect(hold.held).toBe(true);
     await queued(name, 1);

@@ -1,4 +1,5 @@
 // Double barriers on a real etcd. What is stored is read from etcd, beside what the members are told.
+import { setTimeout as delay } from "node:timers/promises";
 import { describe, expect, test } from "vitest";
 import { connect, DoubleBarrier, inspect, list, Mutex, Session } from "../../../src/index.js";
 import {
@@ -19,7 +20,8 @@ const waiters = async (name: string) => (await keys(name)).filter(({ key }) => k
 const isPending = (promise: Promise<unknown>) => stillWaits(two.cluster, promise);
 /** Until so many members are there. No `expect.poll`: it asks which test is running, and here several are. */
 async function came(name: string, count: number): Promise<void> {
-  while ((await waiters(name)).length !== count);
+  // Without a pause, the tests beside this one would have a slow etcd.
+  while ((await waiters(name)).length !== count) await delay(20);
 }
 /** The barrier is as if nobody had ever used it. */
 const clean = async (name: string) => expect([...(await keys(name)), ...(await records(name))]).toEqual([]);

@@ -22,52 +22,57 @@ async function linesOf(...words: string[]): Promise<string[]> {
 const samples = (type: string, lines: readonly string[]): JsonSample[] =>
   lines.map((line) => ({ type, line }));
 
-test("every line of every command has the type that is documented, and nothing else", async () => {
-  const lock = await new Mutex(two.holder, "json/lock").lock();
-  const leadership = await new Election(two.holder, "json/leader").campaign("x");
-  await putKeys(two.etcd.member, ["json/lock/6a1f", "json/junk/1/2"]);
-  const observing = startCli(["observe", "json/leader", "--json"], { endpoints: endpoints() });
-  await observing.says("\n");
-  await leadership.resign();
-  await observing.says("null}\n");
-  observing.child.kill("SIGINT");
-  const observed = (await observing.ended).stdout.split("\n").slice(0, -1);
-  const options = { count: 3, zone: "z", settleMs: 0 };
-  const group = await shards(two.cluster, "json/group", options, ({ signal }) => abortOf(signal));
-  await expect.poll(() => group.owned).toHaveLength(3);
-  await putKeys(two.etcd.member, ["json/group/shard/0/6a1f"]);
+// It runs eighteen programs, one after the other.
+test(
+  "every line of every command has the type that is documented, and nothing else",
+  { timeout: 120_000 },
+  async () => {
+    const lock = await new Mutex(two.holder, "json/lock").lock();
+    const leadership = await new Election(two.holder, "json/leader").campaign("x");
+    await putKeys(two.etcd.member, ["json/lock/6a1f", "json/junk/1/2"]);
+    const observing = startCli(["observe", "json/leader", "--json"], { endpoints: endpoints() });
+    await observing.says("\n");
+    await leadership.resign();
+    await observing.says("null}\n");
+    observing.child.kill("SIGINT");
+    const observed = (await observing.ended).stdout.split("\n").slice(0, -1);
+    const options = { count: 3, zone: "z", settleMs: 0 };
+    const group = await shards(two.cluster, "json/group", options, ({ signal }) => abortOf(signal));
+    await expect.poll(() => group.owned).toHaveLength(3);
+    await putKeys(two.etcd.member, ["json/group/shard/0/6a1f"]);
 
-  const labels = { zone: "eu-1a" };
-  const leads = await new Election(two.holder, "json/candidates").campaign("x", { priority: 1, labels });
-  await putKeys(two.etcd.member, ["json/candidates/6a1f"], { value: "foreign" });
+    const labels = { zone: "eu-1a" };
+    const leads = await new Election(two.holder, "json/candidates").campaign("x", { priority: 1, labels });
+    await putKeys(two.etcd.member, ["json/candidates/6a1f"], { value: "foreign" });
 
-  await once(two.holder, "json/once", 1, () => undefined);
-  await once(two.holder, "json/once", "a", () => Promise.reject(new Error("no"))).catch(() => {});
+    await once(two.holder, "json/once", 1, () => undefined);
+    await once(two.holder, "json/once", "a", () => Promise.reject(new Error("no"))).catch(() => {});
 
-  const all = [
-    samples("LockJson", await linesOf("ls", "json/")),
-    samples("QueueJson", await linesOf("show", "json/lock")),
-    samples("QueueJson", await linesOf("show", "json/none")),
-    samples("LeaderJson", await linesOf("leader", "json/none")),
-    samples("LeaderJson", await linesOf("leader", "json/lock")),
-    samples("LeaderJson", observed),
-    samples("CandidatesJson", await linesOf("candidates", "json/none")),
-    samples("CandidatesJson", await linesOf("candidates", "json/candidates")),
-    samples("MembersJson", await linesOf("members", "json/group")),
-    samples("ShardsJson", await linesOf("shards", "json/group")),
-    samples("ShardsJson", await linesOf("shards", "json/none")),
-    samples("OnceRecordJson", await linesOf("once", "json/once")),
-    samples("QueueJson", await linesOf("show", "json/once")),
-    samples("ReleaseJson", await linesOf("release", "json/lock", "--yes")),
-    samples("ReleaseJson", await linesOf("release", "json/none", "--yes")),
-    samples("CompletionJson", await linesOf("completion", "bash")),
-    samples("ErrorJson", await linesOf("show", "/")),
-  ];
+    const all = [
+      samples("LockJson", await linesOf("ls", "json/")),
+      samples("QueueJson", await linesOf("show", "json/lock")),
+      samples("QueueJson", await linesOf("show", "json/none")),
+      samples("LeaderJson", await linesOf("leader", "json/none")),
+      samples("LeaderJson", await linesOf("leader", "json/lock")),
+      samples("LeaderJson", observed),
+      samples("CandidatesJson", await linesOf("candidates", "json/none")),
+      samples("CandidatesJson", await linesOf("candidates", "json/candidates")),
+      samples("MembersJson", await linesOf("members", "json/group")),
+      samples("ShardsJson", await linesOf("shards", "json/group")),
+      samples("ShardsJson", await linesOf("shards", "json/none")),
+      samples("OnceRecordJson", await linesOf("once", "json/once")),
+      samples("QueueJson", await linesOf("show", "json/once")),
+      samples("ReleaseJson", await linesOf("release", "json/lock", "--yes")),
+      samples("ReleaseJson", await linesOf("release", "json/none", "--yes")),
+      samples("CompletionJson", await linesOf("completion", "bash")),
+      samples("ErrorJson", await linesOf("show", "/")),
+    ];
 
-  expect(all.map((lines) => lines.length)).toEqual([7, 1, 1, 1, 1, 2, 1, 1, 1, 1, 1, 2, 1, 1, 1, 1, 1]);
-  expect(objectionsTo(all.flat())).toEqual([]);
-  await Promise.all([lock.release().catch(() => {}), leads.resign(), group.close()]);
-});
+    expect(all.map((lines) => lines.length)).toEqual([7, 1, 1, 1, 1, 2, 1, 1, 1, 1, 1, 2, 1, 1, 1, 1, 1]);
+    expect(objectionsTo(all.flat())).toEqual([]);
+    await Promise.all([lock.release().catch(() => {}), leads.resign(), group.close()]);
+  },
+);
 
 /** The lines of a command until it has written this, and then gets SIGINT. */
 async function linesUntil(text: string | RegExp, words: readonly string[], at = endpoints()) {

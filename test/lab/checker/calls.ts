@@ -11,6 +11,8 @@ export interface Call {
   readonly owner: string | undefined;
   /** All names that the call requests at once if there is more than one; otherwise empty. */
   readonly names: readonly string[];
+  /** How many permits of a weighted semaphore it takes; undefined for all other calls. */
+  readonly weight: number | undefined;
   readonly invoked: bigint;
   readonly aborted: bigint | undefined;
   readonly outcome: Outcome | undefined;
@@ -80,8 +82,8 @@ export function callsOf({ onHolds }: Steps): Calls {
   return { calls, callOf, holds };
 }
 
-const newCall = ({ p, id, lock, owner, names = [], t }: Invoke): GrowingCall => ({
-  ...{ p, id, lock, owner, names: [...names], invoked: t },
+const newCall = ({ p, id, lock, owner, names = [], weight, t }: Invoke): GrowingCall => ({
+  ...{ p, id, lock, owner, names: [...names], weight, invoked: t },
   ...{ aborted: undefined, outcome: undefined, hold: undefined },
 });
 

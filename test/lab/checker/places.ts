@@ -120,7 +120,7 @@ function delay(places: readonly GrowingPlace[], delayKeys: readonly ServerEvent[
 }
 
 /** The places of a lock and of the locks whose names lie under its own: the oldest comes first. */
-function queueOf(
+export function queueOf(
   lock: string,
   byLock: ReadonlyMap<string, readonly GrowingPlace[]>,
 ): readonly GrowingPlace[] {

@@ -49,7 +49,8 @@ export class Story {
     where: Where & { owner?: string; permits?: number; weighted?: Share; names?: string[] } = {},
   ): this {
     const { lock = LOCK, owner = `${p}/own`, key = `${lock}/${p}`, permits, weighted, names } = where;
-    return this.call(at, p, id, { lock, owner, ...(names && { names }) }).put(at, rev, key, {
+    const asked = { lock, owner, ...(names && { names }), ...(weighted && { weight: weighted.weight }) };
+    return this.call(at, p, id, asked).put(at, rev, key, {
       owner,
       permits,
       weighted,
@@ -61,11 +62,10 @@ export class Story {
     at: number,
     p: string,
     id: number,
-    of: { lock?: string; owner?: string; names?: string[] } = {},
+    of: { lock?: string; owner?: string; names?: string[]; weight?: number } = {},
   ): this {
-    const { lock = LOCK, owner = `${p}/own`, names } = of;
-    const asked = { k: "invoke", f: "acquire", t: ns(at), p, id, lock, owner } as const;
-    return this.tell(names ? { ...asked, names } : asked);
+    const { lock = LOCK, owner = `${p}/own`, ...more } = of;
+    return this.tell({ k: "invoke", f: "acquire", t: ns(at), p, id, lock, owner, ...more });
   }
 
   grant(

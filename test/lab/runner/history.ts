@@ -22,6 +22,8 @@ export interface Invoke extends OnHold {
   readonly owner?: string;
   /** All names of the call, if it requests several at once. */
   readonly names?: readonly string[];
+  /** How many permits of a weighted semaphore the call takes. */
+  readonly weight?: number;
   /** Recorded with the grant: who joined the queue was not told when. */
   readonly given?: true;
   /** Unique per write of the run. */

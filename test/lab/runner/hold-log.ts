@@ -32,9 +32,14 @@ export class HoldLog {
       this.#write(more === undefined ? { k, f, id, lock } : { k, f, id, lock, ...more });
   }
 
-  asked(f: Acquire, ops: readonly Op[], { owner = this.#owner }: Pick<Subject, "owner">): void {
+  asked(f: Acquire, ops: readonly Op[], subject: Pick<Subject, "owner" | "weight">): void {
+    const { owner = this.#owner, weight } = subject;
     const names = ops.map(({ lock }) => lock);
-    this.note("invoke", f, ops, { owner, ...(names.length > 1 && { names }) });
+    this.note("invoke", f, ops, {
+      owner,
+      ...(names.length > 1 && { names }),
+      ...(weight !== undefined && { weight }),
+    });
   }
 
   failed(error: unknown, ops: readonly Op[], f: Acquire): void {

@@ -69,6 +69,8 @@ export interface Subject {
   readonly names: readonly string[];
   /** Of its places, if not that of the lane. */
   readonly owner?: string;
+  /** How many permits it takes. */
+  readonly weight?: number;
   /** Calls without a limit are those of `during`. */
   readonly inside?: true;
   /** `maxWaiting`: of one name only; `supersede`: of a mutex. */
@@ -135,7 +137,7 @@ const CHOOSE: Record<LockKind, (choice: Choice) => Subject> = {
     const weight = random.between(1, permits);
     const semaphore = new leasehold.Semaphore(source, name, permits, { weighted: true });
     return {
-      names: [name],
+      ...{ names: [name], weight },
       lock: async (options) => single(await semaphore.acquire({ ...options, weight })),
       tryLock: async (options) => single(await semaphore.tryAcquire({ ...options, weight })),
       during: (work) => semaphore.withPermit((hold) => work(single(hold)), { weight }),

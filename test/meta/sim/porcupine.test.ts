@@ -3,7 +3,7 @@ import { held, robbed } from "../../lab/checker/losses.js";
 import { goodStory, type Story } from "../../lab/checker/story.js";
 import { exportRun } from "../../sim/porcupine/export.js";
 import { HAND_MADE } from "../../sim/porcupine/hand-made.js";
-import { permits, reader } from "../lab/checker/stories.js";
+import { permits, reader, weights } from "../lab/checker/stories.js";
 
 const msOf = (time: number | undefined) => (time === undefined ? "?" : time / 1e6);
 const linesOf = (story: Story, dated: "exactly" | "when seen" = "exactly") =>
@@ -47,8 +47,28 @@ it("the export names a semaphore by the limits in its queue, and an rwlock by it
   expect([objectOf(permits(3)), objectOf(reader("w3"))]).toEqual(["semaphore", "rwlock"]);
 });
 
+it("the export has the weight that each call asked for, and the number of permits of each place that becomes the oldest one", () => {
+  const story = weights().ask(60, "w1", 2, 40, { weighted: { permits: 4, weight: 4 } });
+  story.grant(61, "w1", 2, 40, { shared: true }).release(70, "w1", 2, 42);
+  // It is never granted, and rules.
+  story.ask(65, "w2", 2, 41, { weighted: { permits: 6, weight: 1 } });
+  const lines = exportRun(story.run(), "exactly").flatMap(({ object, op, from, fence, weight, permits }) =>
+    op === "claim"
+      ? []
+      : `${object} ${op} ${fence ?? permits}${weight ? `, weight ${weight},` : ""} at ${msOf(from)}`,
+  );
+  expect(lines).toEqual([
+    ...["weighted acquire 10, weight 2, at 0", "weighted rule 5 at 0.5"],
+    ...["weighted acquire 11, weight 2, at 2", "weighted acquire 12, weight 3, at 4"],
+    ...["weighted acquire 13, weight 1, at 5", "weighted end 10, weight 2, at 11.5"],
+    ...["weighted end 11, weight 2, at 31.5", "weighted end 12, weight 3, at 41.5"],
+    ...["weighted end 13, weight 1, at 42.5", "weighted acquire 40, weight 4, at 60"],
+    ...["weighted rule 4 at 60.5", "weighted end 40, weight 4, at 71.5", "weighted rule 6 at 71.5"],
+  ]);
+});
+
 it("the histories that the judge must distinguish have legal and illegal ones of each model", () => {
   const kinds = HAND_MADE.map(({ operations, legal }) => `${operations[0]?.object} ${legal}`);
-  const models = ["mutex", "rwlock", "semaphore", "register", "result", "latch", "barrier"];
+  const models = ["mutex", "rwlock", "semaphore", "weighted", "register", "result", "latch", "barrier"];
   expect(new Set(kinds)).toEqual(new Set(models.flatMap((model) => [`${model} true`, `${model} false`])));
 });

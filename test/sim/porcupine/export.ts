@@ -6,6 +6,7 @@ import type { Operation } from "./operation.js";
 import { meetingOperations } from "./meetings.js";
 import { registerOperations } from "./registers.js";
 import { resultOperations } from "./results.js";
+import { rulingOperations } from "./rulings.js";
 import { timesOf, type Dated, type Times } from "./times.js";
 
 /** What the parts of the export share. */
@@ -21,7 +22,7 @@ export function exportRun(run: Run, dated: Dated): Operation[] {
   const times = timesOf(facts, dated);
   const source = { facts, times, grants: grantsOf(facts, times) };
   const all = [
-    ...[...holdOperations(source), ...registerOperations(source)],
+    ...[...holdOperations(source), ...rulingOperations(source), ...registerOperations(source)],
     ...[...resultOperations(source), ...meetingOperations(source)],
   ];
   return all.sort((a, b) => a.from - b.from);

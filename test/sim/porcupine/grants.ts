@@ -6,6 +6,8 @@ import type { Times } from "./times.js";
 /** A call that was granted, and what etcd shows of it. */
 export interface Grant {
   readonly hold: Hold;
+  /** How many permits of a weighted semaphore it asked for; undefined for all other calls. */
+  readonly weight: number | undefined;
   /** One of several names that were acquired together. */
   readonly together: boolean;
   /** etcd had the key that it names. */
@@ -19,12 +21,18 @@ export interface Grant {
 }
 
 export function grantsOf(facts: Facts, { deletion, downgrade }: Times): Grant[] {
-  return facts.calls.flatMap(({ hold, names, outcome }) => {
+  return facts.calls.flatMap(({ hold, names, weight, outcome }) => {
     if (hold === undefined) return [];
     const place = placeOf(facts, hold, outcome?.key);
     const deleted = place && deletion(place);
     const downgraded = place && downgrade(place);
-    const more = { placed: place !== undefined, excused: neverHeld(facts, hold), deleted, downgraded };
+    const more = {
+      placed: place !== undefined,
+      excused: neverHeld(facts, hold),
+      deleted,
+      downgraded,
+      weight,
+    };
     return [{ hold, together: names.length > 0, ...more }];
   });
 }

@@ -83,6 +83,66 @@ const SEMAPHORE: readonly Case[] = [
   ["a claim to a permit after its end", ILLEGAL, [acquire(1, [0, 10], oneOfTwo), end(1, 20), claim(1, 21)]],
 ];
 
+const weighs = (weight: number): Partial<Part> => ({ shared: true, weight });
+const rule = (permits: number, t: number): Part => ({
+  ...{ op: "rule", client: "etcd", permits, from: t, to: t },
+});
+const ended = (fence: number, weight: number, t: number): Part => ({ ...end(fence, t), weight });
+const WEIGHTED: readonly Case[] = [
+  [
+    "one with three of four permits and one with one, and later one with all",
+    LEGAL,
+    [
+      ...[rule(4, 0), acquire(1, [0, 10], weighs(3)), acquire(2, [0, 10], weighs(1))],
+      ...[claim(1, 11), claim(2, 11), ended(2, 1, 20), ended(1, 3, 30), acquire(3, [5, 31], weighs(4))],
+    ],
+  ],
+  [
+    "a smaller number that takes nothing from those that hold",
+    LEGAL,
+    [
+      ...[rule(6, 0), acquire(1, [0, 10], weighs(3)), acquire(2, [0, 10], weighs(3)), rule(4, 20)],
+      ...[claim(1, 21), claim(2, 21), ended(1, 3, 30), acquire(3, [22, 40], weighs(1))],
+    ],
+  ],
+  [
+    "a larger number that begins to rule during a call",
+    LEGAL,
+    [
+      ...[rule(4, 0), acquire(1, [0, 10], weighs(4)), acquire(2, [5, 30], weighs(2)), rule(6, 20)],
+      ...[claim(1, 40), claim(2, 40)],
+    ],
+  ],
+  [
+    "two that together take more than there are",
+    ILLEGAL,
+    [rule(4, 0), acquire(1, [0, 10], weighs(3)), acquire(2, [0, 10], weighs(2))],
+  ],
+  [
+    "a heavy one after the end of one of two",
+    ILLEGAL,
+    [
+      ...[rule(4, 0), acquire(1, [0, 10], weighs(1)), acquire(2, [0, 10], weighs(2)), ended(1, 1, 20)],
+      ...[acquire(3, [5, 30], weighs(3)), ended(2, 2, 40)],
+    ],
+  ],
+  [
+    "one that goes by a number that rules no more",
+    ILLEGAL,
+    [rule(6, 0), acquire(1, [0, 10], weighs(3)), rule(4, 20), acquire(2, [21, 30], weighs(2))],
+  ],
+  [
+    "one that goes by a number that doesn't rule yet",
+    ILLEGAL,
+    [rule(4, 0), acquire(1, [0, 10], weighs(4)), acquire(2, [11, 19], weighs(2)), rule(6, 20)],
+  ],
+  [
+    "a claim after the end",
+    ILLEGAL,
+    [rule(4, 0), acquire(1, [0, 10], weighs(2)), ended(1, 2, 20), claim(1, 21)],
+  ],
+];
+
 const REGISTER: readonly Case[] = [
   [
     "writes of two holders",
@@ -206,6 +266,7 @@ export const HAND_MADE: readonly HandMade[] = [
   ...casesOf("mutex", MUTEX),
   ...casesOf("rwlock", RWLOCK),
   ...casesOf("semaphore", SEMAPHORE),
+  ...casesOf("weighted", WEIGHTED),
   ...casesOf("register", REGISTER),
   ...casesOf("result", RESULT),
   ...casesOf("latch", LATCH),

@@ -21,7 +21,8 @@ export function holdOperations(source: Source): Operation[] {
 }
 
 /** By the keys in the queue. */
-function kindOf({ places, holds }: Facts, lock: string): Kind {
+function kindOf({ places, holds, calls }: Facts, lock: string): Kind {
+  if (calls.some((call) => call.weight !== undefined && call.lock === lock)) return { object: "weighted" };
   const queue = places.get(lock) ?? [];
   const limits = queue.flatMap(({ permits }) => permits ?? []);
   if (limits.length > 0) return { object: "semaphore", permits: Math.max(...limits) };
@@ -34,9 +35,9 @@ function operationsOf(
   grant: Grant,
   { object, permits }: Kind,
 ): Operation[] {
-  const { hold, placed, excused, deleted, downgraded } = grant;
+  const { hold, weight, placed, excused, deleted, downgraded } = grant;
   const { p: client, lock: name, shared, invoked, granted } = hold;
-  const of = { object, name, fence: Number(hold.token) };
+  const of = { object, name, fence: Number(hold.token), ...(weight !== undefined && { weight }) };
   const report = (op: "claim" | "gone", t: bigint): Operation => ({
     ...of,
     op,

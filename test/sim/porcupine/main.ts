@@ -8,7 +8,7 @@ import { NotRunError } from "../../lab/runner/ground.js";
 import { readRun } from "../../lab/runner/journal.js";
 import { mutantOf, sources, type Build } from "../run/build.js";
 import { runSim } from "../run/sim-run.js";
-import { swarmOf, withRendezvous, withResults } from "../run/swarm.js";
+import { swarmOf, withRendezvous, withResults, withWeights } from "../run/swarm.js";
 import { exportRun, linesOf } from "./export.js";
 import { HAND_MADE } from "./hand-made.js";
 import { PorcupineJudge, type ObjectVerdict } from "./judge.js";
@@ -18,6 +18,7 @@ const USAGE = `npm run sim:porcupine -- [options]
   --seeds N       that many seeds, from --seed on (default: 200)
   --seed N        the first seed (default: 1)
   --mutant LIST   these rules of the lab's table are broken, one at a time: each must have a history that is not legal
+  --weighted      runs of calls that take several permits of a semaphore at once
   --results       runs of callers of once and share, who keep results
   --rendezvous    runs of callers of latches and barriers
   --lab FOLDER    a run that the lab has kept there, instead of simulated runs
@@ -39,6 +40,7 @@ const { values: flags } = parseArgs({
       pictures: { ...text, default: path.join(os.tmpdir(), "leasehold-porcupine") },
       mutant: text,
       lab: text,
+      weighted: flag,
       results: flag,
       rendezvous: flag,
       print: flag,
@@ -120,8 +122,10 @@ async function checkMutant(judge: PorcupineJudge, mutant: string): Promise<void>
   fail(`${mutant}: no illegal history with the seeds ${seeds[0]} to ${seeds.at(-1)}`);
 }
 
-const replayOf = (seed: number): string =>
-  `npm run sim:porcupine -- ${flags.results ? "--results " : ""}${flags.rendezvous ? "--rendezvous " : ""}--seed ${seed} --seeds 1`;
+function replayOf(seed: number): string {
+  const chosen = (["weighted", "results", "rendezvous"] as const).filter((name) => flags[name]);
+  return `npm run sim:porcupine -- ${chosen.map((name) => `--${name} `).join("")}--seed ${seed} --seeds 1`;
+}
 
 interface Which {
   readonly seed: number;
@@ -134,7 +138,8 @@ async function checkSeed(
   { seed, mutant }: Which,
 ): Promise<ObjectVerdict[]> {
   const setting = swarmOf(String(seed));
-  const cached = flags.results ? withResults(setting) : setting;
+  const heavy = flags.weighted ? withWeights(setting) : setting;
+  const cached = flags.results ? withResults(heavy) : heavy;
   const { run } = await runSim({ ...(flags.rendezvous ? shortened(withRendezvous(cached)) : cached), build });
   const operations = exportRun(run, "exactly");
   if (flags.print) process.stdout.write(linesOf(String(seed), operations));

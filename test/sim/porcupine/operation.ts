@@ -1,5 +1,6 @@
 /** What the models know. */
-export type ObjectKind = "mutex" | "rwlock" | "semaphore" | "register" | "result" | "latch" | "barrier";
+export type ObjectKind =
+  ("mutex" | "rwlock" | "semaphore" | "weighted") | ("register" | "result" | "latch" | "barrier");
 
 /**
  * One operation on one name of an object, as README.md describes it. Times are nanoseconds since the start of the run; without
@@ -11,6 +12,7 @@ export interface Operation {
   readonly op:
     | "acquire"
     | "downgrade"
+    | "rule"
     | "end"
     | "claim"
     | "gone"
@@ -26,8 +28,10 @@ export interface Operation {
   readonly to?: number;
   readonly fence?: number;
   readonly shared?: boolean;
-  /** Of an acquire of a semaphore: the largest limit among its users. */
+  /** Of an acquire of a semaphore: the largest limit among its users. Of `rule`: the number of permits from then on. */
   readonly permits?: number;
+  /** Of an acquire of a weighted semaphore, and of its end: how many permits it takes. */
+  readonly weight?: number;
   /** Of an acquire: etcd has a key of this hold. */
   readonly placed?: boolean;
   /** Of an acquire: by the rules of the lab, it may not have taken effect, and its process cannot know yet. */

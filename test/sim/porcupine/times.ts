@@ -13,6 +13,8 @@ export interface Times {
   readonly deletion: (place: Place) => Span | undefined;
   /** When etcd put the key of a writer as that of a reader; undefined if it did not. */
   readonly downgrade: (place: Place) => Span | undefined;
+  /** When etcd had this revision, which the observer saw then. */
+  readonly revision: (revision: bigint, seen: bigint) => Span;
 }
 
 interface Span {
@@ -29,17 +31,19 @@ interface Known {
 export function timesOf(facts: Facts, dated: Dated): Times {
   const at = (t: bigint): number => Number(t - facts.start);
   const known = dated === "exactly" ? [] : knownOf(facts);
-  const change = (revision: bigint | undefined, changeSeen: bigint | undefined, seen: bigint) => {
-    if (revision === undefined || changeSeen === undefined) return undefined;
+  const spanOf = (revision: bigint, changeSeen: bigint, seen: bigint): Span => {
     if (dated === "exactly") return { from: at(changeSeen), to: at(changeSeen) };
     const last = known[countUntil(known, revision - 1n, ({ rev }) => rev) - 1];
     const from = last === undefined || last.t > changeSeen ? seen : last.t;
     return { from: at(from), to: at(changeSeen) };
   };
+  const change = (revision: bigint | undefined, changeSeen: bigint | undefined, seen: bigint) =>
+    revision === undefined || changeSeen === undefined ? undefined : spanOf(revision, changeSeen, seen);
   return {
     at,
     deletion: ({ deleted, deletedSeen, seen }) => change(deleted, deletedSeen, seen),
     downgrade: ({ downgraded, announcedSeen, seen }) => change(downgraded, announcedSeen, seen),
+    revision: (revision, seen) => spanOf(revision, seen, facts.start),
   };
 }
 

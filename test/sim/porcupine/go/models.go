@@ -22,6 +22,7 @@ var models = map[string]porcupine.Model{
 	"mutex":     model(mutex),
 	"rwlock":    model(rwlock),
 	"semaphore": model(semaphore),
+	"weighted":  model(weighted),
 	"register":  model(register),
 	"result":    model(result),
 	"latch":     model(latch),
@@ -100,6 +101,35 @@ func semaphore(s fences, op *operation) (bool, fences) {
 		return s.has(op.Fence), s
 	case "gone":
 		return !s.has(op.Fence), s
+	}
+	return false, s
+}
+
+type weightedState struct {
+	Holders fences
+	// How many permits they take.
+	Taken int
+	// How many permits there are. A smaller number takes none from those that hold.
+	Permits int
+}
+
+func weighted(s weightedState, op *operation) (bool, weightedState) {
+	held := s.Holders.has(op.Fence)
+	switch op.Op {
+	case "rule":
+		return true, weightedState{s.Holders, s.Taken, op.Permits}
+	case "acquire":
+		if op.Excused {
+			return true, s
+		}
+		taken := s.Taken + op.Weight
+		return op.Placed && taken <= s.Permits && !held, weightedState{s.Holders.with(op.Fence), taken, s.Permits}
+	case "end":
+		return held, weightedState{s.Holders.without(op.Fence), s.Taken - op.Weight, s.Permits}
+	case "claim":
+		return held, s
+	case "gone":
+		return !held, s
 	}
 	return false, s
 }

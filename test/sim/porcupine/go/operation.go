@@ -22,6 +22,7 @@ type operation struct {
 	Fence    int64  `json:"fence"`
 	Shared   bool   `json:"shared"`
 	Permits  int    `json:"permits"`
+	Weight   int    `json:"weight"`
 	Excused  bool   `json:"excused"`
 	Placed   bool   `json:"placed"`
 	Accepted *bool  `json:"accepted"`
@@ -70,6 +71,8 @@ func (op *operation) String() string {
 		return fmt.Sprintf("%s: %s(%d)", op.Client, op.Op, op.Value)
 	case "countDown", "enlist", "wait", "reset", "refused", "die":
 		return fmt.Sprintf("%s: %s(%d) %s", op.Client, op.Op, op.Number, op.Item)
+	case "rule":
+		return fmt.Sprintf("%s: %s(%d)", op.Client, op.Op, op.Permits)
 	case "count", "hold":
 		return fmt.Sprintf("%s: %s(%d) -> %d", op.Client, op.Op, op.Number, op.Value)
 	case "release", "pass":
@@ -86,6 +89,9 @@ func (op *operation) String() string {
 		text := fmt.Sprintf("%s: acquire -> fence %d", op.Client, op.Fence)
 		if op.Shared {
 			text += ", shared"
+		}
+		if op.Weight > 0 {
+			text += fmt.Sprintf(", weight %d", op.Weight)
 		}
 		if op.Excused {
 			text += ", excused"

@@ -26,7 +26,8 @@ function tooMany(
   { lock, permits }: { lock: string; permits: number },
 ): Finding[] {
   const changes = holds.flatMap((hold) => {
-    const { weight = 1 } = facts.placeOf.get(hold) ?? {};
+    // By what its caller asked for, and not by what its place says.
+    const { weight = 1 } = facts.callOf.get(hold.p, hold.id) ?? {};
     return claimsOf(facts, hold).flatMap(({ from, to }): Change[] => [
       { t: from, by: weight },
       { t: to, by: -weight },

@@ -127,6 +127,18 @@ export const OTHERS: readonly Mutant[] = [
     hunt: permits(["link-reset"], { of: "weighted" }),
   },
   {
+    name: "weight-written-as-one",
+    wrong: "says in its key that it takes one permit, whatever its caller takes",
+    patches: [
+      {
+        file: "lock/queue/entry.js",
+        from: "{ weighted: { permits, weight } }",
+        to: "{ weighted: { permits, weight: 1 } }",
+      },
+    ],
+    hunt: permits(["link-reset"], { of: "weighted" }),
+  },
+  {
     name: "own-number-rules",
     wrong: "goes by the own number of permits, not by that of the oldest place",
     patches: [

@@ -127,6 +127,7 @@ export const MUTANT_HUNTS: Readonly<Record<string, Ground>> = {
   "downgrade-by-a-new-key": at({ of: "rwlock", names: 2, ...OFTEN }),
   "one-permit-too-many": at({ of: "semaphore", names: 2, ...OFTEN }),
   "heavy-waiter-overtaken": at({ of: "weighted", names: 2, ...OFTEN }),
+  "weight-written-as-one": at({ of: "weighted", names: 2, ...OFTEN }),
   "own-number-rules": at({ of: "semaphore", names: 2, ...OFTEN }),
   // The waiters find out by themselves, within a second.
   "turn-not-told": { workload: "announced-grant" },

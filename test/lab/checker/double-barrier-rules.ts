@@ -63,11 +63,15 @@ const openingsOf = (facts: Facts, lock: string): readonly Moment[] =>
   );
 
 /** Its own keys: of its owner, put while it was under way. Others of a session that is shared are taken for its own, too. */
-export function ownMembers(facts: Facts, { called: { lock, owner }, from, to }: Meeting): readonly Member[] {
+export function ownMembers(
+  facts: Facts,
+  { called: { lock, owner }, from, seenTo }: Meeting,
+): readonly Member[] {
   return momentsOf(facts, "double", lock).flatMap(({ events }) =>
     events
       .filter(
-        (event) => isCreated(event) && isMember(lock, event.key) && from <= event.tSeen && event.tSeen <= to,
+        (event) =>
+          isCreated(event) && isMember(lock, event.key) && from <= event.tSeen && event.tSeen <= seenTo,
       )
       .map(memberIn)
       .filter((member) => member.owner === owner),
@@ -79,7 +83,7 @@ export function roundsOf(facts: Facts, enter: Meeting): readonly Round[] {
   const { lock, number = 0 } = enter.called;
   const own = new Set(ownMembers(facts, enter).map(({ create }) => create));
   return openingsOf(facts, lock).flatMap((opened): Round[] => {
-    if (opened.from < enter.from || opened.from > enter.to) return [];
+    if (opened.from < enter.from || opened.from > enter.seenTo) return [];
     const members = firstsOf(membersAt(lock, opened), number);
     return members.length === number && members.some(({ create }) => own.has(create))
       ? [{ opened, members }]
@@ -87,7 +91,7 @@ export function roundsOf(facts: Facts, enter: Meeting): readonly Round[] {
   });
 }
 
-/** Those whose key was deleted while their record stayed as it was, by then. */
+/** Those whose key was deleted while their record stayed as it was, as seen by then. */
 export function deadBy(facts: Facts, lock: string, until: bigint): readonly Member[] {
   const moments = momentsOf(facts, "double", lock);
   return moments.flatMap((moment, n) => {
@@ -138,7 +142,7 @@ function wronglyEntered(facts: Facts, call: Meeting): string | undefined {
         ? undefined
         : "though nobody waited for another number";
     case "BARRIER_BROKEN": {
-      const dead = new Set(deadBy(facts, lock, call.to).map((member) => member.owner));
+      const dead = new Set(deadBy(facts, lock, call.seenTo).map((member) => member.owner));
       const told = (returned?.owners ?? "").split(",");
       if (told.some((each) => !dead.has(each))) return "though no such member had died";
       return onCrash === "reject" || told.includes(owner) ? undefined : "which it had not asked for";
@@ -176,7 +180,7 @@ function wrongEnd(facts: Facts, call: Meeting, { members }: Round): string | und
   const creates = new Set(members.map(({ create }) => create));
   const moments = during(momentsOf(facts, "double", lock), call);
   const there = (moment: Moment) => membersAt(lock, moment).filter(({ create }) => creates.has(create));
-  const dead = deadBy(facts, lock, call.to).filter(({ create }) => creates.has(create));
+  const dead = deadBy(facts, lock, call.seenTo).filter(({ create }) => creates.has(create));
   const told = call.returned?.owners?.split(",");
   if (told?.some((each) => !dead.some((member) => member.owner === each))) return "no such member had died";
   const isOwn = told?.length === 1 && told[0] === owner;

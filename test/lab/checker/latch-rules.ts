@@ -60,7 +60,7 @@ function read(lock: string, moment: Moment): LatchState {
 export const isOpen = ({ round, number, counted }: LatchState): boolean =>
   round !== undefined && counted >= number;
 
-export const statesOf = (facts: Facts, lock: string, span?: { from: bigint; to: bigint }) =>
+export const statesOf = (facts: Facts, lock: string, span?: Pick<Meeting, "from" | "seenTo">) =>
   (span ? during(momentsOf(facts, "latch", lock), span) : momentsOf(facts, "latch", lock)).map((moment) =>
     latchAt(lock, moment),
   );
@@ -114,12 +114,12 @@ function wrongly(facts: Facts, meeting: Meeting): string | undefined {
 }
 
 /** A counter has been there since it was enlisted. */
-function since(facts: Facts, { called, from, to }: Meeting): { from: bigint; to: bigint } {
-  if (called.f !== "counter") return { from, to };
+function since(facts: Facts, { called, from, seenTo }: Meeting): Pick<Meeting, "from" | "seenTo"> {
+  if (called.f !== "counter") return { from, seenTo };
   const enlisted = meetingsOf(facts, "enlist").find(
     (other) => other.called.p === called.p && other.called.of === called.of,
   );
-  return { from: enlisted?.from ?? from, to };
+  return { from: enlisted?.from ?? from, seenTo };
 }
 
 function crashed({ called, returned }: Meeting, states: readonly LatchState[]): string | undefined {

@@ -52,7 +52,7 @@ function keptByTheDead(facts: Facts): Finding[] {
     const died = p === undefined ? FOREVER : facts.troubles.killedAt(p);
     if (put === undefined || died === FOREVER) return [];
     const gone = events.find(({ type }) => type === "DELETE")?.tSeen ?? facts.end;
-    if (gone <= facts.troubles.limit(p, later(died, put.tSeen))) return [];
+    if (gone <= facts.troubles.seenBy(facts.troubles.limit(p, later(died, put.tSeen)))) return [];
     return [{ text: `${put.key} of ${p}, dead ${at(facts, died)}, was there until ${at(facts, gone)}` }];
   });
 }
@@ -120,7 +120,8 @@ function leftWaiting(facts: Facts, call: Meeting): Finding[] {
       called.f === "enter"
         ? facts.troubles.limit(undefined, since.from)
         : facts.troubles.limit(called.p, since.from, SECOND);
-    if (due < moment.to && to > due && wasThere(facts, called.p, due))
+    // It was so until then: what ended it was seen later than it could have been.
+    if (facts.troubles.seenBy(due) < moment.to && to > due && wasThere(facts, called.p, due))
       return [{ text: `${say(facts, call)}, waited on, though ${since.reason} ${at(facts, since.from)}` }];
   }
   return [];

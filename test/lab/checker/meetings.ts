@@ -7,13 +7,15 @@ import { earlier, FOREVER, order, type Span } from "./spans.js";
 
 /** A call. `to`: FOREVER if its caller was never told. */
 export interface Meeting extends Span {
+  /** What etcd did before it ended was seen then, at the latest. */
+  readonly seenTo: bigint;
   readonly called: Called;
   readonly returned: Returned | undefined;
   /** "": never told. */
   readonly status: string;
   /** When its caller gave up; FOREVER if it did not. */
   readonly gaveUp: bigint;
-  /** May be executed until then: a request may be late, unless it was answered. */
+  /** What it did was seen then, at the latest: a request may be late, unless it was answered. */
   readonly mayActTo: bigint;
 }
 
@@ -40,14 +42,15 @@ function gathered(facts: Facts): Gathered {
 export const meetingsOf = (facts: Facts, ...calls: readonly MeetingCall[]): readonly Meeting[] =>
   gathered(facts).meetings.filter(({ called }) => calls.includes(called.f));
 
-function readMeetings({ steps }: Facts): readonly Meeting[] {
+function readMeetings({ steps, troubles }: Facts): readonly Meeting[] {
   return [...grouped(steps.meetings, ({ p, id }) => `${p}#${id}`).values()].map((about) => {
     const called = about.find((step) => step.k === "called") as Called;
     const returned = about.find((step) => step.k === "returned");
     const gaveUp = about.find((step) => step.k === "gave-up")?.t ?? FOREVER;
     const [to, status] = [returned?.t ?? FOREVER, returned?.status ?? ""];
-    const mayActTo = status === "ok" ? to : FOREVER;
-    return { from: called.t, to, called, returned, status, gaveUp, mayActTo };
+    const seenTo = troubles.seenBy(to);
+    const mayActTo = status === "ok" ? seenTo : FOREVER;
+    return { from: called.t, to, seenTo, called, returned, status, gaveUp, mayActTo };
   });
 }
 
@@ -84,9 +87,11 @@ function readMoments({ meetingKeys }: Facts, prefixes: readonly string[]): reado
   return moments;
 }
 
-/** Those that have a time in common with it. */
-export const during = (moments: readonly Moment[], { from, to }: Span): readonly Moment[] =>
-  moments.filter((moment) => moment.from <= to && moment.to >= from);
+/** Those that may have a time in common with the call. */
+export const during = (
+  moments: readonly Moment[],
+  { from, seenTo }: Pick<Meeting, "from" | "seenTo">,
+): readonly Moment[] => moments.filter((moment) => moment.from <= seenTo && moment.to >= from);
 
 export const isCreated = ({ type, rev, create }: ServerEvent): boolean => type === "PUT" && rev === create;
 
@@ -125,8 +130,8 @@ export function withoutEffect(
   const left = [...effects];
   return calls
     .toSorted((a, b) => order(a.to, b.to))
-    .filter(({ from, to }) => {
-      const n = left.findIndex(({ tSeen }) => from <= tSeen && tSeen <= to);
+    .filter(({ from, seenTo }) => {
+      const n = left.findIndex(({ tSeen }) => from <= tSeen && tSeen <= seenTo);
       if (n >= 0) left.splice(n, 1);
       return n < 0;
     });

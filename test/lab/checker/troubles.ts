@@ -34,6 +34,8 @@ export class Troubles {
   readonly #etcdHindered: readonly Span[];
   readonly #silencing: readonly Span[];
   readonly #compactions: readonly Span[];
+  /** In which an observer may have seen nothing; undefined: each event of etcd is dated when it happened. */
+  readonly #unseen: readonly Span[] | undefined;
   readonly #stalls = new Map<string, Span[]>();
   readonly #stopped: ReadonlyMap<string, readonly Span[]>;
   /** In which nothing of the process ran. */
@@ -51,7 +53,7 @@ export class Troubles {
   readonly #hinderedBy = new Map<string, readonly Span[]>();
   readonly #slow = new Map<string | undefined, readonly Span[]>();
 
-  constructor(steps: Steps, { ttlSeconds, requestTimeoutMs = 1000, maxStallMs }: Setting) {
+  constructor(steps: Steps, { ttlSeconds, requestTimeoutMs = 1000, maxStallMs, observed }: Setting) {
     this.ttl = BigInt(ttlSeconds) * SECOND;
     this.failOver = this.ttl + BigInt(requestTimeoutMs) * (SECOND / 1000n);
     this.#settle = this.ttl + DETECTION;
@@ -66,6 +68,10 @@ export class Troubles {
     );
     this.#silencing = merged(hinders.filter(({ endsStreams }) => !endsStreams));
     this.#compactions = merged(hinders.filter(({ fault }) => fault === "compact"));
+    if (observed) {
+      const ofEtcd = hinders.filter(({ target }) => !OF_WORKERS.test(target));
+      this.#unseen = merged(ofEtcd.map(({ from, to }) => ({ from, to: to + BREATH })));
+    }
     const stops = this.faults.filter(({ effect }) => effect === "stops-worker");
     this.#stopped = byTarget(stops);
     this.maxStall = maxStallMs === undefined ? undefined : BigInt(maxStallMs) * (SECOND / 1000n);
@@ -77,6 +83,13 @@ export class Troubles {
     for (const { p, t } of steps.crashes) this.#crashed.set(p, earlier(t, this.crashedAt(p)));
     for (const { p, t, ms } of steps.stalls)
       push(this.#stalls, p, { from: t - BigInt(Math.round(ms * 1e6)), to: t });
+  }
+
+  /** When the event of what etcd did at `t` is dated, at the latest. */
+  seenBy(t: bigint): bigint {
+    if (this.#unseen === undefined || t === FOREVER) return t;
+    const last = lastBegun(this.#unseen, t + BREATH);
+    return later(t + BREATH, last?.to ?? 0n);
   }
 
   /** `FOREVER` if it was not killed. */

@@ -1,5 +1,6 @@
 import { encode, endOf } from "../../support/clients/gateway-text.js";
 import type { FaultKind, Field, Inflicted, Member } from "../runner/ground.js";
+import { isNobodys } from "../runner/delay-keys.js";
 import type { ServerEvent } from "../runner/history.js";
 import { moment } from "../runner/schedule.js";
 
@@ -18,7 +19,7 @@ async function ask({ ground }: Field, path: string, body: object): Promise<Answe
 }
 
 function anyPlace({ observer, places, random }: Field): ServerEvent | undefined {
-  const living = observer.puts(places);
+  const living = observer.puts(places).filter((place) => !isNobodys(place));
   return living.length > 0 ? random.pick(living) : undefined;
 }
 
@@ -40,7 +41,7 @@ const deleteKey: FaultKind = {
   },
 };
 
-/** As `etcdctl del --prefix` does: all keys beside a place, in one revision. */
+/** As `etcdctl del --prefix` does: all keys beside a place, in one revision, if each of them has a lease. */
 const purge: FaultKind = {
   name: "purge",
   effect: "takes-place",
@@ -50,7 +51,10 @@ const purge: FaultKind = {
     if (place === undefined) return undefined;
     const folder = place.key.slice(0, place.key.lastIndexOf("/") + 1);
     const range = { key: encode(folder), range_end: encode(endOf(folder)) };
-    return taken(folder, await ask(field, "/v3/kv/deleterange", range));
+    const compare = [{ ...range, target: "LEASE", result: "GREATER", lease: "0" }];
+    const answer = await ask(field, "/v3/kv/txn", { compare, success: [{ request_delete_range: range }] });
+    if (answer?.succeeded !== true && answer !== undefined) return undefined;
+    return taken(folder, answer);
   },
 };
 

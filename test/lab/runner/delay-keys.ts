@@ -29,6 +29,10 @@ export function splitEvents(
   };
 }
 
+/** It belongs to no process, by design: an open double barrier, or a barrier that stays closed. */
+export const isNobodys = (event: Pick<ServerEvent, "key" | "lease">): boolean =>
+  event.lease === "0" && isMeeting(event);
+
 /** Barriers are named so by the lanes of the lab. */
-const isMeeting = ({ key }: ServerEvent): boolean =>
+const isMeeting = ({ key }: Pick<ServerEvent, "key">): boolean =>
   key.startsWith(LATCHES) || key.startsWith(BARRIERS) || key.endsWith("/gate") || key.includes("/double/");

@@ -333,6 +333,8 @@ export interface Setting {
   readonly locks: string;
   /** Keys of the register: `${registers}${lock}`. */
   readonly registers: string;
+  /** An observer has seen the events of etcd, some time after they happened. Otherwise, each is dated when it happened. */
+  readonly observed?: true;
   /** The option of all sessions. */
   readonly releaseDelayMs?: number | undefined;
   /** The option of all calls that wait. */

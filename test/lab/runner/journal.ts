@@ -1,5 +1,6 @@
 import { existsSync, readFileSync, writeSync } from "node:fs";
 import path from "node:path";
+import { splitEvents } from "./delay-keys.js";
 import type { Run, Step } from "./history.js";
 
 /** Fields that are bigints in memory and decimal strings in the file. */
@@ -35,7 +36,7 @@ export function readRun(folder: string): Run {
   const history = files.flatMap((file) => (existsSync(file) ? readJournal(file) : []));
   return {
     history: history.sort((a, b) => Number(a.t - b.t)),
-    server: readJournal(path.join(folder, "server.jsonl")) as unknown as Run["server"],
+    ...splitEvents(readJournal(path.join(folder, "server.jsonl")) as unknown as Run["server"]),
     setting: JSON.parse(readFileSync(path.join(folder, "setting.json"), "utf8")) as Run["setting"],
   };
 }

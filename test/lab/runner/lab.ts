@@ -1,11 +1,11 @@
 // A seeded run: workers, its own etcd, scheduled faults, and the recorded history.
-import { splitEvents } from "./delay-keys.js";
+import { isNobodys, splitEvents } from "./delay-keys.js";
 import { cpSync, openSync } from "node:fs";
 import { mkdtemp } from "node:fs/promises";
 import os from "node:os";
 import path from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
-import { MARKS } from "../../../src/keys.js";
+import { BARRIERS, LATCHES, MARKS } from "../../../src/keys.js";
 import { encode } from "../../support/clients/gateway-text.js";
 import { assertAgreement } from "./agreement.js";
 import { Crew } from "./crew.js";
@@ -90,6 +90,11 @@ const DEFAULTS = {
 const REQUEST_TIMEOUT_MS = 1000;
 /** So long the members of a group of shards stay when all faults are over. */
 const CALM_MS = 40_000;
+/** The keys that are under no lock's name. */
+const BESIDE_NAMES: Partial<Record<Of, readonly string[]>> = {
+  results: [MARKS],
+  rendezvous: [LATCHES, BARRIERS],
+};
 const PLACES = `${LAB_PREFIX}lock/`;
 const REGISTERS = `${LAB_PREFIX}register/`;
 
@@ -128,8 +133,6 @@ class Lab {
   readonly #leftovers: Leftovers;
   readonly #fd: number;
   readonly #observer: Observer;
-  /** Of the marks of `once`, which are under no lock's name. */
-  readonly #marks: Observer | undefined;
   readonly #crew: Crew;
   readonly #kinds: readonly FaultKind[];
 
@@ -168,9 +171,8 @@ class Lab {
     this.#folder = from.folder;
     this.#leftovers = from.leftovers;
     this.#fd = openSync(path.join(from.folder, "run.jsonl"), "a");
-    this.#observer = new Observer(from.ground.members, LAB_PREFIX, from.revision + 1n);
-    if (of === "results")
-      this.#marks = new Observer(from.ground.members, `${MARKS}${LAB_PREFIX}`, from.revision + 1n);
+    const prefixes = [LAB_PREFIX, ...(BESIDE_NAMES[of] ?? []).map((keys) => `${keys}${LAB_PREFIX}`)];
+    this.#observer = new Observer(from.ground.members, prefixes, from.revision + 1n);
     const locks = Array.from({ length: names }, (_, n) =>
       nested && n % 2 === 1 ? `${PLACES}n${n}/in` : `${PLACES}n${n + 1}`,
     );
@@ -240,7 +242,8 @@ class Lab {
     const calmMs = of === "shards" ? CALM_MS : 0;
     const { workers } = this.#crew;
     await Promise.all(workers.map((worker) => worker.finish(patience + calmMs)));
-    const living = () => this.#observer.living(PLACES);
+    const living = () =>
+      this.#observer.puts(PLACES).flatMap((event) => (isNobodys(event) ? [] : [event.key]));
     await this.#observer.until(() => living().length === 0, { timeoutMs: patience });
     const keys = living();
     const watches = await this.#leftovers.watches(this.#ownWatches());
@@ -255,8 +258,7 @@ class Lab {
   /** What the observer watches, and what the workers observe while they are alive. */
   #ownWatches(): number {
     const { of, workers, names } = this.#options;
-    const observers = this.#marks ? 2 : 1;
-    return observers * this.#ground.members.length + (of === "election" ? workers * names : 0);
+    return this.#ground.members.length + (of === "election" ? workers * names : 0);
   }
 
   async recorded(): Promise<Run> {
@@ -272,7 +274,7 @@ class Lab {
   }
 
   async stop(): Promise<void> {
-    await Promise.all([this.#observer.stop(), this.#marks?.stop()]);
+    await this.#observer.stop();
     await this.#crew.stop();
   }
 
@@ -283,15 +285,14 @@ class Lab {
     const setting = {
       ...{ ttlSeconds, releaseDelayMs, ...(maxStallMs !== undefined && { maxStallMs }) },
       requestTimeoutMs: REQUEST_TIMEOUT_MS,
-      ...{ members: this.#ground.members.length, locks: PLACES, registers: REGISTERS },
+      ...{ members: this.#ground.members.length, locks: PLACES, registers: REGISTERS, observed: true },
     };
-    const events = [...this.#observer.events, ...(this.#marks?.events ?? [])];
-    return { history, ...splitEvents(events), setting };
+    return { history, ...splitEvents(this.#observer.events), setting };
   }
 
-  #keepAs(folder: string, { server, delayKeys = [], setting }: Run): void {
+  #keepAs(folder: string, { setting }: Run): void {
     const truth = openSync(path.join(this.#folder, "server.jsonl"), "a");
-    for (const event of [...server, ...delayKeys]) record(truth, event);
+    for (const event of this.#observer.events) record(truth, event);
     record(openSync(path.join(this.#folder, "setting.json"), "w"), setting);
     cpSync(this.#folder, folder, { recursive: true });
   }

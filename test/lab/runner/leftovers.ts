@@ -1,10 +1,13 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { decode, encode, endOf } from "../../support/clients/gateway-text.js";
+import { isNobodys } from "./delay-keys.js";
 import type { Ground } from "./ground.js";
 import { untilAnswered } from "./patience.js";
 
 /** A client keeps an unused watch for five seconds: this is twice that. */
 const WATCHES_END_MS = 10_000;
+/** Sessions have shorter ones. */
+const LONG_LEASE_SECONDS = 600;
 
 /** What a run left in etcd: keys under its prefix, leases that were not there before, and watches. */
 export class Leftovers {
@@ -47,12 +50,14 @@ export class Leftovers {
 
   async #keys(): Promise<string[]> {
     const range = { key: encode(this.#prefix), range_end: encode(endOf(this.#prefix)), keys_only: true };
-    const { kvs = [] } = await askLeader<{ kvs?: { key: string }[] }>(this.#ground, "/v3/kv/range", range);
-    return kvs.map(({ key }) => decode(key));
+    type Found = { kvs?: { key: string; lease?: string }[] };
+    const { kvs = [] } = await askLeader<Found>(this.#ground, "/v3/kv/range", range);
+    const found = kvs.map(({ key, lease = "0" }) => ({ key: decode(key), lease }));
+    return found.flatMap((kv) => (isNobodys(kv) ? [] : [kv.key]));
   }
 }
 
-/** The leases of runs of `once` that have begun outlive every process, by design: for an hour or more. */
+/** By design, these outlive every process: the leases of runs of `once` that have begun, of latches, and of what barriers remember. */
 async function shortOf(ground: Ground, leases: readonly string[]): Promise<string[]> {
   const short: string[] = [];
   for (const lease of leases) {
@@ -60,7 +65,7 @@ async function shortOf(ground: Ground, leases: readonly string[]): Promise<strin
     const { grantedTTL = "0" } = await askLeader<{ grantedTTL?: string }>(ground, "/v3/lease/timetolive", {
       ID,
     });
-    if (Number(grantedTTL) < 3600) short.push(lease);
+    if (Number(grantedTTL) < LONG_LEASE_SECONDS) short.push(lease);
   }
   return short;
 }

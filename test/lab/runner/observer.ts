@@ -1,4 +1,4 @@
-// Records the history of etcd itself: every event under a prefix, in revision order, from one watch per member.
+// Records the history of etcd itself: every event under some prefixes, in revision order, from one watch per member.
 import http from "node:http";
 import { setTimeout as delay } from "node:timers/promises";
 import { decode, encode, endOf } from "../../support/clients/gateway-text.js";
@@ -19,12 +19,12 @@ export class Observer {
   readonly #living = new Map<string, ServerEvent>();
   readonly #watchers = new Set<() => void>();
   readonly #stopped = new AbortController();
-  readonly #prefix: string;
+  readonly #prefixes: readonly string[];
   readonly #following: Promise<void>[];
 
   /** Several members send the same events: one that is paused or killed hides nothing. */
-  constructor(members: readonly Watched[], prefix: string, from: bigint) {
-    this.#prefix = prefix;
+  constructor(members: readonly Watched[], prefixes: string | readonly string[], from: bigint) {
+    this.#prefixes = typeof prefixes === "string" ? [prefixes] : prefixes;
     this.#following = members.map((member) => this.#follow(member, from));
   }
 
@@ -80,7 +80,7 @@ export class Observer {
       // What another stream has delivered in the meantime is not needed again, and may be compacted.
       if (this.revision >= from) from = this.revision + 1n;
       try {
-        for await (const line of watchLines(member, this.#prefix, from, signal))
+        for await (const line of watchLines(member, this.#prefixes, from, signal))
           from = this.#take(line, from);
       } catch {
         // The member was killed: another stream delivers in the meantime, and this one resumes where it stopped.
@@ -106,8 +106,9 @@ export class Observer {
   }
 
   #add(event: ServerEvent): void {
-    this.events.push(event);
     this.revision = event.rev;
+    if (!this.#prefixes.some((prefix) => event.key.startsWith(prefix))) return;
+    this.events.push(event);
     if (event.type === "PUT") this.#living.set(event.key, event);
     else this.#living.delete(event.key);
   }
@@ -134,8 +135,10 @@ function toServerEvent({ type, kv, prev_kv: before }: WireEvent, tSeen: bigint):
   return { rev: BigInt(kv.mod_revision), type: type ?? "PUT", ...place, value: decode(kv.value), tSeen };
 }
 
-async function* watchLines(member: Watched, prefix: string, from: bigint, signal: AbortSignal) {
-  const range = { key: encode(prefix), range_end: encode(endOf(prefix)) };
+/** One watch for all prefixes, and so for what is between them: its events come in one order, and all of a revision together. */
+async function* watchLines(member: Watched, prefixes: readonly string[], from: bigint, signal: AbortSignal) {
+  const [first = "", ...rest] = prefixes.toSorted();
+  const range = { key: encode(first), range_end: encode(endOf(rest.at(-1) ?? first)) };
   const body = JSON.stringify({ create_request: { ...range, start_revision: String(from), prev_kv: true } });
   const headers = await member.headers?.();
   const response = await new Promise<http.IncomingMessage>((resolve, reject) => {

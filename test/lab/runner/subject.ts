@@ -25,10 +25,8 @@ const LOCK_KINDS = [
 /** What a lane calls for. */
 export type LockKind = (typeof LOCK_KINDS)[number];
 /** What the lanes of a run can acquire. */
-export const SUBJECTS = [...LOCK_KINDS, "shards", "results"] as const;
-/** What the lanes of a simulated run can do besides: the lab has no observers of their keys. */
-export const SIM_SUBJECTS = [...SUBJECTS, "rendezvous"] as const;
-export type Of = (typeof SIM_SUBJECTS)[number];
+export const SUBJECTS = [...LOCK_KINDS, "shards", "results", "rendezvous"] as const;
+export type Of = (typeof SUBJECTS)[number];
 
 /** Users of a semaphore with different limits, as during the rollout of a new limit. */
 const PERMITS = [2, 3] as const;

@@ -1,5 +1,5 @@
 import { MUTANTS } from "../../lab/mutants/table.js";
-import { SIM_SUBJECTS } from "../../lab/runner/subject.js";
+import { SUBJECTS } from "../../lab/runner/subject.js";
 import type { SimVersion } from "../../../src/testing/memory/protocol.js";
 import { SIM_FAULTS } from "../run/faults.js";
 import type { SimOptions } from "../run/sim-run.js";
@@ -66,7 +66,7 @@ function chosenIn(params: URLSearchParams, own: Chosen): Chosen {
   const faults = params.get("faults")?.split(",").filter(Boolean) ?? own.faults;
   return {
     version: among(text("version", own.version), VERSIONS, "a version"),
-    of: among(text("of", own.of), SIM_SUBJECTS, "a primitive"),
+    of: among(text("of", own.of), SUBJECTS, "a primitive"),
     members: Number(among(text("members", String(own.members)), MEMBERS, "a number of members")),
     processes: whole("processes", 1, 6, own.processes),
     lanes: whole("lanes", 1, 8, own.lanes),

@@ -1,5 +1,5 @@
 import { MUTANTS } from "../../lab/mutants/table.js";
-import { SIM_SUBJECTS } from "../../lab/runner/subject.js";
+import { SUBJECTS } from "../../lab/runner/subject.js";
 import { mutantOf, sources, type Build } from "../run/build.js";
 import { SIM_FAULTS } from "../run/faults.js";
 import { Finder } from "./search/finder.js";
@@ -81,7 +81,7 @@ export class Table {
       all.map(({ name, wrong = name }) => ({ name, text: wrong }));
     const hello: Hello = {
       ...{ faults: choices(SIM_FAULTS), mutants: choices(MUTANTS) },
-      ...{ versions: VERSIONS, subjects: SIM_SUBJECTS },
+      ...{ versions: VERSIONS, subjects: SUBJECTS },
     };
     send("hello", hello);
     if (this.#session === undefined) return;

@@ -42,11 +42,11 @@ function operationOf(
   { object, part }: { readonly object: Operation["object"]; readonly part: Part | undefined },
 ): Operation[] {
   if (part === undefined) return [];
-  const { called, from, to, mayActTo } = call;
+  const { called, from, to, status } = call;
   const { p: client, lock: name } = called;
   // A counter that was enlisted while the latch was open counts nothing, also when that has been reset since.
   const mayDoNothing = called.f === "counter" && mayHaveNone(facts, call);
-  const isKnown = (to === mayActTo && !mayDoNothing) || part.op === "refused";
+  const isKnown = (status === "ok" && !mayDoNothing) || part.op === "refused";
   return [{ object, name, client, ...part, from: at(from), ...(isKnown && { to: at(to) }) }];
 }
 
@@ -69,15 +69,15 @@ function barrierPart({ called: { f }, returned, status }: Meeting): Part | undef
 }
 
 /** The time of the latch is over. */
-const ends = ({ facts, times: { at } }: Source, lock: string): Operation[] =>
-  momentsOf(facts, "latch", lock).flatMap(({ from, events }) =>
+const ends = ({ facts, times }: Source, lock: string): Operation[] =>
+  momentsOf(facts, "latch", lock).flatMap(({ rev, from, events }) =>
     events.some(({ type, key }) => type === "DELETE" && key.endsWith("//latch"))
-      ? [{ object: "latch", name: lock, op: "expire", client: "etcd", from: at(from), to: at(from) }]
+      ? [{ object: "latch", name: lock, op: "expire", client: "etcd", ...times.revision(rev, from) }]
       : [],
   );
 
 /** The session of a holder has ended. */
-const deaths = ({ facts, times: { at } }: Source, lock: string): Operation[] =>
+const deaths = ({ facts, times }: Source, lock: string): Operation[] =>
   momentsOf(facts, "gate", lock).flatMap((moment) =>
     moment.events.some(({ type, key }) => type === "DELETE" && key.endsWith("/gate")) &&
     !isReleased(lock, moment)
@@ -87,8 +87,7 @@ const deaths = ({ facts, times: { at } }: Source, lock: string): Operation[] =>
             name: lock,
             op: "die",
             client: "etcd",
-            from: at(moment.from),
-            to: at(moment.from),
+            ...times.revision(moment.rev, moment.from),
           },
         ]
       : [],

@@ -20,6 +20,7 @@ const FIRST = SUBJECTS.filter(
     of !== "once" &&
     of !== "shards" &&
     of !== "results" &&
+    of !== "rendezvous" &&
     of !== "weighted" &&
     of !== "priority" &&
     !LATER.includes(of),

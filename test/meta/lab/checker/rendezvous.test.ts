@@ -3,7 +3,7 @@ import { expect, it } from "vitest";
 import { judge, type Label } from "../../../lab/checker/judge.js";
 import { Story } from "../../../lab/checker/story.js";
 import { splitEvents } from "../../../lab/runner/delay-keys.js";
-import type { Called, Meeting, Returned } from "../../../lab/runner/history.js";
+import type { Called, Meeting, Returned, Setting } from "../../../lab/runner/history.js";
 
 const NAME = "lock/a";
 const LATCH = `/leasehold/latch/${NAME}//`;
@@ -33,8 +33,8 @@ class Meetings extends Story {
     return this.put(at, rev, `${LATCH}latch`, { count: 2, round, isOpen });
   }
 
-  broken(label: Label): number {
-    const run = this.tell({ k: "stall", p: "w9.0", t: ns(60_000), ms: 0 }).run();
+  broken(label: Label, setting: Pick<Setting, "observed"> = {}): number {
+    const run = this.tell({ k: "stall", p: "w9.0", t: ns(60_000), ms: 0 }).run(setting);
     return judge({ ...run, ...splitEvents(run.server) }, [label]).violations[label]?.length ?? 0;
   }
 }
@@ -186,4 +186,38 @@ it.each([
   ["I38, a call that ends too late", latch().does("count", { from: 100, to: 900, limitMs: 100 }), 1],
 ] as const)("%s", (label, story, count) => {
   expect(story.broken(label.slice(0, 3) as Label)).toBe(count);
+});
+
+/** Two counts open a latch, and one who waits is told so at 15; etcd's keys are dated at `at`. */
+const opened = (at: number) =>
+  new Meetings()
+    .does("wait", { from: 1, to: 15, number: 2, onCrash: "reject" })
+    .does("countDown", { from: 2, to: 12, number: 2 })
+    .does("countDown", { from: 2, to: 12, number: 2 })
+    .put(at, 10, `${LATCH}r1/counted/x`, { owner: "any" })
+    .put(at, 10, `${LATCH}r1/counted/y`, { owner: "any" })
+    .first(at, 10, true);
+
+it("what an observer has seen after the answer counts for half a second, and while etcd is hindered until half a second later", () => {
+  const broken = (story: Meetings, observed?: true) =>
+    (["I34", "I35"] as const).map((label) => story.broken(label, observed ? { observed } : {}));
+  expect(broken(opened(300))).toEqual([1, 4]);
+  expect(broken(opened(300), true)).toEqual([0, 0]);
+  expect(broken(opened(700), true)).toEqual([1, 4]);
+  const hindered = (at: number) => opened(at).hindered(10, 1000) as Meetings;
+  expect(broken(hindered(1300), true)).toEqual([0, 0]);
+  expect(broken(hindered(1700), true)).toEqual([1, 4]);
+});
+
+it("a wait is late only if what it waits for was surely there for long enough, though an observer has seen the end of that late", () => {
+  const closedAgain = (at: number) =>
+    new Meetings()
+      .does("hold", { from: 5, to: 12, onCrash: "stay", told: { n: 1 } })
+      .put(10, 10, `${NAME}/gate`, { owner: "any" })
+      .does("pass", { p: "w2.0", from: 50, to: 5000 })
+      .del(100, 11, `${NAME}/gate`)
+      .put(at, 12, `${NAME}/gate`, { owner: "any" });
+  expect([closedAgain(1000), closedAgain(1300)].map((story) => story.broken("I38"))).toEqual([0, 1]);
+  const seen = (at: number) => closedAgain(at).broken("I38", { observed: true });
+  expect([seen(1300), seen(1700)]).toEqual([0, 1]);
 });

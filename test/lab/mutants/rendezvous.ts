@@ -1,5 +1,5 @@
-// The rules of latches and barriers, broken on purpose. The lab has no lanes for them; the simulation does.
-import type { Mutant } from "./mutant.js";
+// The rules of latches and barriers, broken on purpose. The lab hunts the first of them, the simulation all.
+import { t1, type Mutant } from "./mutant.js";
 
 export const RENDEZVOUS: readonly Mutant[] = [
   {
@@ -19,6 +19,7 @@ export const RENDEZVOUS: readonly Mutant[] = [
         });`,
       },
     ],
+    hunt: t1(["drop-answers"], { of: "rendezvous", seconds: 15, names: 2 }),
   },
   {
     name: "latch-opened-with-one-missing",

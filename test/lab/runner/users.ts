@@ -1,3 +1,4 @@
+import { BARRIERS, LATCHES, MARKS } from "../../../src/keys.js";
 import { encode, endOf } from "../../support/clients/gateway-text.js";
 import type { Member } from "./ground.js";
 
@@ -20,7 +21,8 @@ export class Users {
   #on = false;
 
   /**
-   * root, for nemesis and observer, and a user for the workers who may do everything under `prefix` and nothing else.
+   * root, for nemesis and observer, and a user for the workers, who may do everything under `prefix`, and with what its names have
+   * elsewhere, and nothing else.
    */
   static async add(
     members: readonly Guarded[],
@@ -32,6 +34,7 @@ export class Users {
     await users.#addUser(ROOT);
     await users.#ask("role/add", { name: WORKER.username });
     await users.grant(prefix);
+    for (const keys of [MARKS, LATCHES, BARRIERS]) await users.grant(`${keys}${prefix}`);
     await users.addWorker();
     for (const member of members) member.login(ROOT);
     return users;

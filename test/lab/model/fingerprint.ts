@@ -16,11 +16,17 @@ function encode(value: unknown): void {
   } else encodeFields(value as Record<string, unknown>);
 }
 
+/** Where `codes` has revisions. */
+const revisions: number[] = [];
+const REVISIONS = new Set(["created", "deleted", "revision", "since", "createdAt", "position", "answer"]);
+
 /** Records of one type are all created by the same few lines, so their fields have one order. */
 function encodeFields(record: Record<string, unknown>): void {
   codes.push(4);
   for (const field in record) {
-    if (field !== "setup") encode(record[field]);
+    if (field === "setup") continue;
+    if (REVISIONS.has(field) && typeof record[field] === "number") revisions.push(codes.length);
+    encode(record[field]);
   }
   codes.push(5);
 }
@@ -35,7 +41,20 @@ function wordNumber(word: string): number {
 /** Two worlds with one fingerprint have the same future. What never changes, or only describes a step, is left out. */
 export function fingerprint(world: World): string {
   const { revision, lagging, keys, leases, sessions, callers, late, granted, written, left } = world;
-  codes.length = 0;
-  encode([revision, lagging, keys, leases, sessions, callers, late, granted, written, left]);
+  return printOf([revision, lagging, keys, leases, sessions, callers, late, granted, written, left]);
+}
+
+/** `isRelative`: only the order of the revisions matters, so that they are numbered anew. */
+export function printOf(values: unknown, isRelative = false): string {
+  codes.length = revisions.length = 0;
+  encode(values);
+  if (isRelative) renumber();
   return String.fromCharCode.apply(undefined, codes);
+}
+
+function renumber(): void {
+  const used = [...new Set(revisions.map((i) => codes[i]!))].sort((a, b) => a - b);
+  // 0 is none.
+  const isNone = used[0] === 8;
+  for (const i of revisions) codes[i] = used.indexOf(codes[i]!) + (isNone ? 8 : 9);
 }

@@ -40,6 +40,8 @@ export interface CallerSetup {
   readonly sticky?: boolean;
   /** `readLock()`. */
   readonly reads?: boolean;
+  /** With `priorities`: the lowest one is next. No rank ever changes. */
+  readonly rank?: number;
   /** `writeLock()`, and while it holds it may become a reader. */
   readonly downgrades?: boolean;
 }
@@ -63,6 +65,10 @@ export interface Scenario {
   readonly longHolds?: boolean;
   /** All sessions belong to one process, whose transactions may share a request. */
   readonly batches?: boolean;
+  /** Calls of a Mutex with `priorities`: see `priorities/`. */
+  readonly priorities?: boolean;
+  /** With priorities: at first, somebody else has a place of this rank, and gives up at some time. */
+  readonly firstRank?: number;
 }
 
 const NONE: Accidents = {
@@ -79,11 +85,14 @@ const NONE: Accidents = {
   writes: 0,
 };
 
-type More = Partial<Pick<Scenario, "sessions" | "lags" | "longHolds" | "batches">> & Partial<Accidents>;
+type More = Partial<
+  Pick<Scenario, "sessions" | "lags" | "longHolds" | "batches" | "priorities" | "firstRank">
+> &
+  Partial<Accidents>;
 
 /** Sessions A, B, C: as many as the callers name, all on the leading member unless stated otherwise. */
 function scenario(callers: readonly CallerSetup[], more: More = {}): Scenario {
-  const { sessions, lags, longHolds, batches, ...accidents } = more;
+  const { sessions, lags, longHolds, batches, priorities, firstRank, ...accidents } = more;
   const last = Math.max(...callers.map(({ session }) => session));
   return {
     sessions: sessions ?? Array.from({ length: last + 1 }, () => ({ member: "leading" })),
@@ -92,8 +101,14 @@ function scenario(callers: readonly CallerSetup[], more: More = {}): Scenario {
     ...(lags && { lags }),
     ...(longHolds && { longHolds }),
     ...(batches && { batches }),
+    ...(priorities && { priorities }),
+    ...(firstRank !== undefined && { firstRank }),
   };
 }
+
+/** Calls with priorities: the one with the lowest rank is next. */
+const ranked = (callers: readonly CallerSetup[], more: More = {}): Scenario =>
+  scenario(callers, { ...more, priorities: true });
 
 const caller = (session: number, more: Partial<CallerSetup> = {}): CallerSetup => ({
   session,
@@ -116,6 +131,8 @@ const reads = { reads: true };
 const downgrades = { downgrades: true };
 const DOWNGRADES = caller(0, downgrades);
 const READS = caller(1, reads);
+const rank = (session: number, n: number, more: Partial<CallerSetup> = {}): CallerSetup =>
+  caller(session, { rank: n, ...more });
 const A_TWICE = caller(0, twice);
 const B_TWICE = caller(1, twice);
 
@@ -237,6 +254,26 @@ export const SCENARIOS = {
   "downgrades, delays, a writer behind": scenario([DOWNGRADES, B], {
     sessions: [DELAYED, LEADING],
     losses: 1,
+  }),
+  priorities: ranked([rank(0, 1, twice), rank(1, 0, twice)]),
+  "priorities, three clients": ranked([rank(0, 2), rank(1, 1), rank(2, 0)]),
+  "priorities, equal ranks": ranked([rank(0, 0), rank(1, 0), rank(1, 0)]),
+  "priorities, siblings": ranked([rank(0, 1), rank(0, 0), rank(1, 1)], { aborts: 1 }),
+  "priorities, aborts": ranked([rank(0, 2), rank(1, 0)], { firstRank: 1, aborts: 1, lostAnswers: 1 }),
+  "priorities, lost answers": ranked([rank(0, 1, twice), rank(1, 0)], { lostAnswers: 2, aborts: 1 }),
+  "priorities, late requests": ranked([rank(0, 1), rank(1, 0, twice)], { lateRequests: 1, aborts: 1 }),
+  "priorities, losses": ranked([rank(0, 1), rank(1, 0, twice)], { losses: 1, lostAnswers: 1 }),
+  "priorities, pauses": ranked([rank(0, 1), rank(1, 0)], { pauses: 1 }),
+  "priorities, deletions": ranked([rank(0, 1), rank(1, 0, twice)], { deletions: 1 }),
+  "priorities, moved streams": ranked([rank(0, 1), rank(1, 0)], {
+    sessions: [{ member: "leading" }, { member: "lagging" }],
+    lags: true,
+    moves: 1,
+  }),
+  "priorities, delays": ranked([rank(0, 1), rank(1, 0)], {
+    sessions: [DELAYED, LEADING],
+    losses: 1,
+    pauses: 1,
   }),
 } satisfies Record<string, Scenario>;
 

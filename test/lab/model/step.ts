@@ -25,7 +25,7 @@ export type Does =
  * One thing that may happen next. Progress happens by itself, given time. A choice is up to a user, and an accident is
  * up to nobody: these may never happen, so nothing may depend on them.
  */
-export interface Step {
+export interface Step<W = World> {
   readonly kind: "progress" | "choice" | "accident";
   /** What it does, for a check that compares steps with those of a run. */
   readonly does: Does;
@@ -33,7 +33,7 @@ export interface Step {
   readonly caller?: number;
   /** The key of the watch that it is about. */
   readonly on?: string;
-  run(world: World): void;
+  run(world: W): void;
 }
 
 type Act = (world: World, caller: Caller) => void;
@@ -54,9 +54,14 @@ export const may = (caller: Caller, does: Does, act: Act): Step => ({
 export const progress = (does: Does, run: Step["run"]): Step => ({ kind: "progress", does, run });
 
 /** As often as the scenario allows. */
-export function accident(world: World, which: keyof Accidents, run: Step["run"], caller?: number): Step[] {
+export function accident<W extends { left: Accidents } = World>(
+  world: W,
+  which: keyof Accidents,
+  run: (world: W) => void,
+  caller?: number,
+): Step<W>[] {
   if (world.left[which] === 0) return [];
-  const once = (w: World): void => {
+  const once = (w: W): void => {
     w.left = { ...w.left, [which]: w.left[which] - 1 };
     run(w);
   };

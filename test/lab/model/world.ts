@@ -261,11 +261,11 @@ export interface Broken {
 }
 
 /** Whether the model keeps this rule; false if it is switched off. */
-export const keeps = (world: World, rule: RuleName): boolean => !world.without.has(rule);
+export const keeps = ({ without }: Pick<World, "without">, rule: RuleName): boolean => !without.has(rule);
 
-export const tell = (world: World, what: string): void => void world.said.push(what);
+export const tell = ({ said }: Pick<World, "said">, what: string): void => void said.push(what);
 
-export const breaks = (world: World, invariant: Invariant, what: string): void => {
+export const breaks = (world: Pick<World, "broken">, invariant: Invariant, what: string): void => {
   world.broken ??= { invariant, what };
 };
 

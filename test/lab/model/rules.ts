@@ -342,6 +342,13 @@ const RULE_TABLE = {
     scenario: "priorities, delays",
     breaks: "delay",
   },
+  "holds-are-in-the-way": {
+    says: "a hold is in the way of every claim",
+    without: "only a better place is",
+    where: "lock/queue/priority-mode.ts",
+    scenario: "priorities",
+    breaks: "single holder",
+  },
   "first-claim-of-an-empty-queue": {
     says: "a call without a place claims an empty queue only",
     without: "it claims the lock when nobody holds",

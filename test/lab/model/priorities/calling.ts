@@ -128,7 +128,7 @@ function granted(world: Priorities, caller: Caller, hold: Entry): void {
 export function look(world: Priorities, caller: Caller, revision: number): void {
   const { place, rank } = caller;
   const queue = queueAt(world, revision);
-  const blockers = queue.filter(({ granted }) => granted);
+  const blockers = queue.filter(({ granted }) => granted && keeps(world, "holds-are-in-the-way"));
   if (!place) {
     const [behind] = queue;
     caller.outlook = { revision, blockers: blockers.map(({ key }) => key), behind };
@@ -268,6 +268,7 @@ export function left(
 export function lose(world: Priorities, caller: Caller): void {
   tell(world, `${caller.label} is told that its lock is lost`);
   endDelay(world, caller);
+  if (caller.hold) forget(world, caller, caller.hold);
   end(caller);
 }
 

@@ -8,6 +8,7 @@ import { keeps, sessionOf, tell, type Caller, type Session, type Txn, type World
 
 /** What may go wrong or be done to a client: each as often as the scenario allows. */
 export function accidents(world: World): Step[] {
+  if (world.scenario.inTransfers && !transferUnderWay(world)) return [];
   const steps: Step[] = [];
   for (const session of world.sessions) {
     if (session.client === "running") steps.push(...toSession(world, session));
@@ -26,6 +27,10 @@ export function accidents(world: World): Step[] {
     steps.push(...accident(world, "purges", (w) => purge(w, name)));
   return steps;
 }
+
+const transferUnderWay = ({ callers, late }: World): boolean =>
+  late.some(({ is }) => is === "transfer") ||
+  callers.some(({ state }) => state.at === "leaving" && state.call.txn.is === "transfer");
 
 function toSession(world: World, { id }: Session): Step[] {
   const session = (w: World): Session => w.sessions[id]!;

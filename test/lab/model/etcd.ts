@@ -1,10 +1,12 @@
 import {
+  breaks,
   excludesReaders,
   isReaders,
   keeps,
   tell,
   type Answer,
   type Key,
+  type Known,
   type Place,
   type Position,
   type Txn,
@@ -67,11 +69,13 @@ function readersPositionAt(world: World, name: string, place: Place, revision: n
   };
 }
 
+const puts = ({ is }: Txn): boolean => is !== "leave" && is !== "transfer";
+
 /** Transactions that arrive in one request: one, or a batch. All conditions are evaluated on the state before it. */
 export function execute(world: World, txns: readonly Txn[]): Answer[] {
   const allowed = txns.map((txn) => condition(world, txn));
   // etcd examines the leases of the puts that it is to execute, and of no others (checkRequests in apply.go).
-  if (txns.some((txn, i) => txn.is !== "leave" && allowed[i] && !world.leases[txn.lease]))
+  if (txns.some((txn, i) => puts(txn) && allowed[i] && !world.leases[txn.lease]))
     return txns.map(() => refuse(world));
   const revision = world.revision + 1;
   const answers = txns.map((txn, i) => (allowed[i] ? apply(world, txn, revision) : otherwise(world, txn)));
@@ -94,9 +98,36 @@ function condition(world: World, txn: Txn): boolean {
   }
   const key = livingKey(world, txn.key);
   if (txn.is === "join") return key === undefined && livingKey(world, delayKeyOf(txn.key)) === undefined;
+  if (txn.is === "transfer") return mayTransfer(world, txn);
   if (txn.is === "downgrade" && !keeps(world, "guarded-downgrade")) return true;
   if (!keeps(world, "guarded-release")) return key !== undefined;
   return txn.created === 0 ? key?.value === txn.value : key?.created === txn.created;
+}
+
+/** All keys that it deletes, and that of the next one, are those that were read. */
+function mayTransfer(world: World, { key, created, target, moved = [] }: Txn): boolean {
+  const isThere = (place: Known): boolean => livingKey(world, place.key)?.created === place.revision;
+  const own = isThere({ key, revision: created }) || !keeps(world, "guarded-transfer");
+  const next = (target && isThere(target)) || !keeps(world, "target-is-compared");
+  return own && next && (moved.every(isThere) || !keeps(world, "moved-are-compared"));
+}
+
+/** From then on, nobody is before the target. */
+function handOver(world: World, { name, key, target, moved = [] }: Txn, revision: number): void {
+  const keys = [key, ...moved.map((place) => place.key)];
+  const both = keeps(world, "moved-delay-keys-leave-too");
+  const isIt = (each: Key): boolean =>
+    keys.includes(each.key) || (each.delays !== undefined && (both ? keys : [key]).includes(each.delays));
+  const behind = world.keys.find(
+    (each) => each.deleted === 0 && isIt(each) && each.created > (target?.revision ?? 0),
+  );
+  deleteKeys(world, isIt, "a transfer", revision);
+  tell(world, `etcd deletes ${keys.join(" and ")} at revision ${revision}`);
+  const first = firstAt(world, name, revision);
+  if (behind)
+    breaks(world, "true transfers", `it deletes ${behind.key}, which was not before ${target?.key}`);
+  if (first?.key !== target?.key || first?.created !== target?.revision)
+    breaks(world, "true transfers", `${target?.key} was to be next, but ${first?.key ?? "nobody"} is`);
 }
 
 function apply(world: World, txn: Txn, revision: number): Answer {
@@ -106,6 +137,10 @@ function apply(world: World, txn: Txn, revision: number): Answer {
     const isIt = ({ key, delays }: Key): boolean => key === txn.key || (both && delays === txn.key);
     deleteKeys(world, isIt, "its owner", revision);
     tell(world, `etcd deletes ${txn.key} at revision ${revision}`);
+    return { ...done, first: txn.asks ? firstAt(world, txn.name, revision) : undefined };
+  }
+  if (txn.is === "transfer") {
+    handOver(world, txn, revision);
     return { ...done, first: txn.asks ? firstAt(world, txn.name, revision) : undefined };
   }
   const { name, key, value, lease } = txn;
@@ -155,6 +190,11 @@ function otherwise(world: World, txn: Txn): Answer {
   if (txn.is === "leave") {
     tell(world, `etcd finds nothing to delete: ${txn.key} is not there, or another place's`);
     return { ...refused, first: txn.asks ? firstAt(world, txn.name, world.revision) : undefined };
+  }
+  if (txn.is === "transfer") {
+    tell(world, `etcd hands nothing over: one of the keys is not there`);
+    const first = txn.asks ? firstAt(world, txn.name, world.revision) : undefined;
+    return { ...refused, first, queue: queueAt(world, txn.name) };
   }
   const own = livingKey(world, txn.key);
   if (txn.is === "downgrade") tell(world, `etcd finds no ${txn.key} to put again`);

@@ -3,6 +3,7 @@ import { keyOfPlace } from "./etcd.js";
 import { hold } from "./holding.js";
 import { siblings } from "./joining.js";
 import { doubt } from "./sweeping.js";
+import { tellRefused, transferEnded } from "./transferring.js";
 import { wait } from "./waiting.js";
 import {
   breaks,
@@ -13,6 +14,7 @@ import {
   type Answer,
   type Caller,
   type Key,
+  type Leaving,
   type State,
   type Txn,
   type World,
@@ -43,10 +45,10 @@ export function leave(world: World, caller: Caller, { releases }: { readonly rel
 const successor = (world: World, caller: Caller): Caller | undefined =>
   siblings(world, caller).find(({ state }) => state.at === "local" && state.below === caller.id);
 
-type Leaving = Extract<State, { at: "leaving" }>;
-
 export function leaveAnswered(world: World, caller: Caller, state: Leaving, answer: Answer): void {
   tell(world, `${caller.label} gets the answer`);
+  if (state.call.txn.is === "transfer" && !transferEnded(world, caller, state, answer)) return;
+  if (state.refused) tellRefused(world, caller);
   // An earlier attempt may have deleted it, or the same one if a proxy sent it twice.
   if (!answer.done) endDelay(world, caller);
   const taken = state.releases && !answer.done && !keeps(world, "repeated-release-is-no-loss");
@@ -66,12 +68,13 @@ function toldByRelease(world: World, caller: Caller): void {
   breaks(world, "true losses", `${caller.label} is told of a loss that was its own delete`);
 }
 
-export function leaveUnanswered(world: World, caller: Caller, { call, releases }: Leaving): void {
+export function leaveUnanswered(world: World, caller: Caller, state: Leaving): void {
+  const { call, releases } = state;
   if (!releases && !keeps(world, "cleanup-is-repeated")) {
     tell(world, `${caller.label} gives its cleanup up`);
     return gone(world, caller, undefined);
   }
-  caller.state = { at: "leaving", call: { txn: call.txn, answer: undefined }, releases, repeated: true };
+  caller.state = { ...state, call: { txn: call.txn, answer: undefined }, repeated: true };
   tell(world, `${caller.label} sends its delete again`);
 }
 

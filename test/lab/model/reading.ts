@@ -19,11 +19,19 @@ export const seenBy = (world: World, session: Session): number =>
 export function answerRead(world: World, caller: Caller, read: Read): Read {
   const revision = read.linearizable ? world.revision : seenBy(world, sessionOf(world, caller));
   tell(world, `etcd answers ${caller.label}'s read as of revision ${revision}`);
-  const position = positionAt(world, caller.setup.name, placeOf(caller), revision);
+  const position = shownTo(caller, positionAt(world, caller.setup.name, placeOf(caller), revision));
   const asks = "demand" in caller.state && caller.state.demand !== undefined;
   const isFollowed = asks && behindAt(world, caller, revision);
   return { ...read, answer: asks ? { ...position, isFollowed } : position };
 }
+
+/** Go's client reads the last one before its own only. */
+const shownTo = ({ setup }: Caller, { predecessor, ...rest }: Position): Position => ({
+  ...rest,
+  predecessor: setup.foreign && predecessor ? { ...predecessor, ...LAST_ONLY } : predecessor,
+});
+
+const LAST_ONLY = { holder: false, isFar: false, before: undefined };
 
 const behindAt = (world: World, { setup, place }: Caller, revision: number): boolean =>
   queueAt(world, setup.name, revision).some((key) => key.created > (place?.revision ?? 0));

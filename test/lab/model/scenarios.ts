@@ -42,6 +42,12 @@ export interface CallerSetup {
   readonly reads?: boolean;
   /** With `priorities`: the lowest one is next. No rank ever changes. */
   readonly rank?: number;
+  /** While it leads, it may hand over to the first movable place of this session. */
+  readonly transfers?: number;
+  /** A candidate that may be named, and be moved behind others: it joins anew then. */
+  readonly movable?: boolean;
+  /** A client, such as Go's, that doesn't look whether its own key is there. */
+  readonly foreign?: boolean;
   /** `writeLock()`, and while it holds it may become a reader. */
   readonly downgrades?: boolean;
 }
@@ -63,6 +69,8 @@ export interface Scenario {
   readonly lags?: boolean;
   /** Holds last long enough for a watch on the holder's own key. */
   readonly longHolds?: boolean;
+  /** The callers first join in their order, and accidents come only while a transaction that hands over is on its way. */
+  readonly inTransfers?: boolean;
   /** All sessions belong to one process, whose transactions may share a request. */
   readonly batches?: boolean;
   /** Calls of a Mutex with `priorities`: see `priorities/`. */
@@ -86,13 +94,13 @@ const NONE: Accidents = {
 };
 
 type More = Partial<
-  Pick<Scenario, "sessions" | "lags" | "longHolds" | "batches" | "priorities" | "firstRank">
+  Pick<Scenario, "sessions" | "lags" | "longHolds" | "inTransfers" | "batches" | "priorities" | "firstRank">
 > &
   Partial<Accidents>;
 
 /** Sessions A, B, C: as many as the callers name, all on the leading member unless stated otherwise. */
 function scenario(callers: readonly CallerSetup[], more: More = {}): Scenario {
-  const { sessions, lags, longHolds, batches, priorities, firstRank, ...accidents } = more;
+  const { sessions, lags, longHolds, inTransfers, batches, priorities, firstRank, ...accidents } = more;
   const last = Math.max(...callers.map(({ session }) => session));
   return {
     sessions: sessions ?? Array.from({ length: last + 1 }, () => ({ member: "leading" })),
@@ -100,6 +108,7 @@ function scenario(callers: readonly CallerSetup[], more: More = {}): Scenario {
     accidents: { ...NONE, ...accidents },
     ...(lags && { lags }),
     ...(longHolds && { longHolds }),
+    ...(inTransfers && { inTransfers }),
     ...(batches && { batches }),
     ...(priorities && { priorities }),
     ...(firstRank !== undefined && { firstRank }),
@@ -133,12 +142,23 @@ const DOWNGRADES = caller(0, downgrades);
 const READS = caller(1, reads);
 const rank = (session: number, n: number, more: Partial<CallerSetup> = {}): CallerSetup =>
   caller(session, { rank: n, ...more });
+const movable = { movable: true };
+const foreign = { foreign: true };
+const transfersTo = (session: number): Partial<CallerSetup> => ({ ...movable, transfers: session });
+const TRANSFERS = caller(0, transfersTo(2));
+const B_MOVABLE = caller(1, movable);
+const C_MOVABLE = caller(2, movable);
+const TO_C = [TRANSFERS, B_MOVABLE, C_MOVABLE];
+const TO_B = caller(0, transfersTo(1));
+const BEFORE_B = [TO_B, caller(0, movable), B_MOVABLE];
+const inTransfers = true;
 const A_TWICE = caller(0, twice);
 const B_TWICE = caller(1, twice);
 
 const LEADING: SessionSetup = { member: "leading" };
 const DELAYED: SessionSetup = { ...LEADING, delays: "entry first" };
 const DELAYED_OTHERWISE: SessionSetup = { ...LEADING, delays: "delay key first" };
+const LAGS: SessionSetup = { member: "lagging" };
 
 /** Each is explored completely. */
 export const SCENARIOS = {
@@ -274,6 +294,43 @@ export const SCENARIOS = {
     sessions: [DELAYED, LEADING],
     losses: 1,
     pauses: 1,
+  }),
+  transfers: scenario(TO_C),
+  "transfers, aborts": scenario(TO_C, { inTransfers, aborts: 1 }),
+  "transfers, lost answers": scenario(TO_C, { inTransfers, lostAnswers: 1 }),
+  "transfers, late requests": scenario(TO_C, { inTransfers, lateRequests: 1 }),
+  "transfers, repeats": scenario(BEFORE_B, { inTransfers, repeats: 1 }),
+  "transfers, losses": scenario(TO_C, { inTransfers, losses: 1 }),
+  "transfers, pauses": scenario(BEFORE_B, { inTransfers, pauses: 1 }),
+  "transfers, deletions": scenario(BEFORE_B, { inTransfers, deletions: 1, longHolds: true }),
+  "transfers, moved streams": scenario([TO_B, B_MOVABLE], {
+    sessions: [LEADING, LAGS],
+    lags: true,
+    inTransfers,
+    moves: 2,
+    lostAnswers: 1,
+  }),
+  "transfers, lagging": scenario(TO_C, { sessions: [LEADING, LAGS, LEADING], lags: true, inTransfers }),
+  "transfers, foreign": scenario([TRANSFERS, caller(1, foreign), C_MOVABLE]),
+  "transfers, siblings": scenario(BEFORE_B, {
+    inTransfers,
+    aborts: 1,
+    lostAnswers: 1,
+  }),
+  "transfers, to a sibling": scenario([caller(0, transfersTo(0)), B_MOVABLE, caller(0, movable)], {
+    inTransfers,
+    aborts: 1,
+    lostAnswers: 1,
+  }),
+  "transfers, delays": scenario(TO_C, { sessions: [DELAYED, DELAYED_OTHERWISE, DELAYED], inTransfers }),
+  "transfers, back": scenario(
+    [caller(0, { ...transfersTo(1), ...twice }), caller(1, { ...transfersTo(0), ...twice })],
+    { inTransfers, lostAnswers: 1, aborts: 1 },
+  ),
+  "transfers, late copies": scenario([caller(0, { ...transfersTo(1), ...twice }), B_MOVABLE], {
+    inTransfers,
+    repeats: 1,
+    lateRequests: 1,
   }),
 } satisfies Record<string, Scenario>;
 

@@ -4,7 +4,17 @@ import type { Caller, World } from "./world.js";
 export type Does =
   | keyof Accidents
   /** A caller. */
-  | ("ask" | "answered" | "release" | "downgrade" | "keep" | "take again" | "give back" | "write arrives")
+  | (
+      | "ask"
+      | "answered"
+      | "release"
+      | "downgrade"
+      | "transfer"
+      | "keep"
+      | "take again"
+      | "give back"
+      | "write arrives"
+    )
   /** The client of a caller that waits or holds. */
   | (
       | "watch held key"

@@ -15,6 +15,7 @@ import { leave, leaveAnswered } from "./leaving.js";
 import { seenBy } from "./reading.js";
 import { sessionSteps } from "./sessions.js";
 import { accident, may, will, type Step } from "./step.js";
+import { heldTransferAnswered, transferSteps } from "./transferring.js";
 import { downgradeAnswered, downgradeSteps } from "./downgrading.js";
 import {
   beforeDeleted,
@@ -28,6 +29,7 @@ import {
 import {
   isShared,
   keeps,
+  looksAtOwnKey,
   placeOf,
   sessionOf,
   tell,
@@ -89,7 +91,7 @@ function standInLine(world: World, caller: Caller): void {
 
 /** The session may list its keys, and read those of its places that are missing, at any time. Nothing depends on that. */
 function audited(world: World, caller: Caller): Step[] {
-  const isGone = keyOfPlace(world, placeOf(caller))?.deleted !== 0;
+  const isGone = looksAtOwnKey(world, caller) && keyOfPlace(world, placeOf(caller))?.deleted !== 0;
   return isGone ? [may(caller, "places read", placeGone)] : [];
 }
 
@@ -162,10 +164,13 @@ function holderSteps(world: World, caller: Caller, state: Holding): Step[] {
   });
   if (answer && !state.demand)
     steps.push(will(caller, "read answered", (w, c) => heldKeyRead(w, c, state, answer)));
-  if (state.call?.answer)
-    steps.push(will(caller, "answered", (w, c) => downgradeAnswered(w, c, state, state.call!.answer!)));
+  const { call } = state;
+  const called = call?.answer;
+  if (called && call.txn.is === "transfer")
+    steps.push(will(caller, "answered", (w, c) => heldTransferAnswered(w, c, call, called)));
+  else if (called) steps.push(will(caller, "answered", (w, c) => downgradeAnswered(w, c, state, called)));
   steps.push(...demandSteps(world, caller, state), ...keepSteps(world, caller, state));
-  steps.push(...downgradeSteps(world, caller, state));
+  steps.push(...downgradeSteps(world, caller, state), ...transferSteps(world, caller, state));
   if (!ownWatch && !state.demand && world.scenario.longHolds && keeps(world, "own-key-is-watched"))
     steps.push(will(caller, "watch held key", (w, c) => watchHeldKey(w, c, state)));
   // A caller that writes waits for the answer before it releases.

@@ -8,11 +8,13 @@ import {
   isReaders,
   watchOn,
   keeps,
+  looksAtOwnKey,
   neededWatches,
   placeOf,
   tell,
   watches,
   type Caller,
+  type Known,
   type Position,
   type Predecessor,
   type Turn,
@@ -43,7 +45,8 @@ export function wait(world: World, caller: Caller, predecessor: Predecessor | un
     seenAt: placeOf(caller).revision,
     read: undefined,
   };
-  if (predecessor && keeps(world, "watch-before-read")) follow(world, caller, turn, predecessor);
+  if (predecessor && !caller.setup.foreign && keeps(world, "watch-before-read"))
+    follow(world, caller, turn, predecessor);
   else look(world, caller, turn);
 }
 
@@ -87,7 +90,7 @@ interface Following {
 
 function followAs(world: World, caller: Caller, turn: Turn, { predecessor, decides }: Following): Turn {
   const { key } = placeOf(caller);
-  const ruled = keeps(world, "own-key-is-watched");
+  const ruled = keeps(world, "own-key-is-watched") && looksAtOwnKey(world, caller);
   const both = decides && ruled && keeps(world, "own-end-in-one-watch");
   const far = !decides && predecessor.before !== undefined;
   const next: Turn = {
@@ -139,12 +142,13 @@ export function turnRead(world: World, caller: Caller, turn: Turn, answer: Posit
 }
 
 function decide(world: World, caller: Caller, turn: Turn, { mine, predecessor, revision }: Position): void {
-  if (!mine && keeps(world, "read-includes-own-key")) return placeGone(world, caller);
+  const looks = looksAtOwnKey(world, caller);
+  if (!mine && looks && keeps(world, "read-includes-own-key")) return placeGone(world, caller);
   if (!predecessor) return hold(world, caller, revision);
   const seen = { ...turn, seenAt: revision };
   const both = turn.predecessorWatch?.with !== undefined;
   const decides = mayDecide(predecessor) || (both && !predecessor.isFar);
-  const ruled = keeps(world, "own-end-in-one-watch") && keeps(world, "own-key-is-watched");
+  const ruled = looks && keeps(world, "own-end-in-one-watch") && keeps(world, "own-key-is-watched");
   const moves = decides !== both && ruled;
   if (!suits(world, turn, predecessor) || moves) {
     follow(world, caller, seen, predecessor);
@@ -170,8 +174,6 @@ function suits(
   if (predecessorWatch) return isSame(world, last, predecessor);
   return isWatched(world, beforeWatch, predecessor.before);
 }
-
-type Known = Pick<Predecessor, "key" | "revision">;
 
 const isSame = (world: World, one: Known | undefined, other: Known | undefined): boolean =>
   one !== undefined &&

@@ -12,7 +12,7 @@ export interface Key {
   readonly created: number;
   /** The revision that deleted it, or 0 while it exists. */
   readonly deleted: number;
-  readonly deletedBy: "nobody" | "its owner" | "its lease" | "hand";
+  readonly deletedBy: "nobody" | "its owner" | "a transfer" | "its lease" | "hand";
   /** The revision of the put that has made its writer a reader. */
   readonly downgraded?: number;
   /** It is the delay key of the place with this key, on the delay lease of its session. */
@@ -33,17 +33,26 @@ export interface Place {
   readonly downgraded?: true;
 }
 
+/** The key of another client, as a read has shown it. */
+export interface Known {
+  readonly key: string;
+  readonly revision: number;
+}
+
 /** A transaction as it is sent. */
 export interface Txn {
-  readonly is: "join" | "try" | "leave" | "downgrade";
+  readonly is: "join" | "try" | "leave" | "downgrade" | "transfer";
   readonly name: string;
   readonly key: string;
   readonly value: number;
   readonly lease: number;
-  /** Leaving, or becoming a reader: only what was created at this revision; 0 = only what has the caller's value. */
+  /** Leaving, handing over, or becoming a reader: only what was created at this revision; 0 = only what has the caller's value. */
   readonly created: number;
   /** Joining: which place is before this one? Leaving: which one is first after it? */
   readonly asks: boolean;
+  /** Handing over: who is next then, and those before it, whose keys are deleted, too. */
+  readonly target?: Known;
+  readonly moved?: readonly Known[];
 }
 
 export interface Answer {
@@ -56,6 +65,8 @@ export interface Answer {
   /** A refused join: what exists under the caller's key. */
   readonly own: Key | undefined;
   readonly first: Key | undefined;
+  /** A refused transfer: who is there. */
+  readonly queue?: readonly Key[];
 }
 
 /** Where a place stands in its queue. */
@@ -162,6 +173,16 @@ export interface Demand {
   readonly wanted: boolean;
 }
 
+/** It no longer claims anything; the delete of its key is in progress. */
+export interface Leaving {
+  readonly at: "leaving";
+  readonly call: Call;
+  readonly releases: boolean;
+  readonly repeated: boolean;
+  /** Of a transfer that could not be: it only leaves. */
+  readonly refused?: true;
+}
+
 /** The lock is free, and the key stays with the session. */
 export interface Kept {
   readonly at: "kept";
@@ -182,8 +203,7 @@ export type State =
   | Kept
   /** It waits in the process, without a place: its session has a key that may stay. */
   | { readonly at: "line" }
-  /** It no longer claims anything; the delete of its key is in progress. */
-  | { readonly at: "leaving"; readonly call: Call; readonly releases: boolean; readonly repeated: boolean }
+  | Leaving
   | { readonly at: "done" };
 
 /** A user that calls `lock()` or `tryLock()`. */
@@ -253,7 +273,14 @@ export interface World {
 }
 
 export type Invariant =
-  "single holder" | "fencing" | "no lost wake-up" | "no ghost" | "true losses" | "delay" | "no overtaking";
+  | "single holder"
+  | "fencing"
+  | "no lost wake-up"
+  | "no ghost"
+  | "true losses"
+  | "true transfers"
+  | "delay"
+  | "no overtaking";
 
 export interface Broken {
   readonly invariant: Invariant;
@@ -287,6 +314,10 @@ export const isShared = ({ place }: Caller): boolean =>
 
 /** The key excludes readers. */
 export const excludesReaders = ({ key, downgraded }: Key): boolean => !isReaders(key) && !downgraded;
+
+/** Go's client does not look whether its own key is there. */
+export const looksAtOwnKey = (world: World, { setup }: Caller): boolean =>
+  !setup.foreign && (!setup.movable || keeps(world, "the-movable-look"));
 
 export const placeOf = (caller: Caller): Place => caller.place!;
 

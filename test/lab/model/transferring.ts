@@ -1,0 +1,135 @@
+// What a holder does to hand over to the waiter of its choice: one transaction deletes its key and those of the waiters before the named one,
+// which join anew at the end. To read the queue, to end the hold and to send the transaction are one step here: the time in which the
+// queue may change is that in which the transaction is on its way.
+import { keyOfPlace, queueAt } from "./etcd.js";
+import { leave, leaveAnswered } from "./leaving.js";
+import { may, type Step } from "./step.js";
+import {
+  breaks,
+  keeps,
+  placeOf,
+  sessionOf,
+  tell,
+  type Answer,
+  type Call,
+  type Caller,
+  type Holding,
+  type Key,
+  type Known,
+  type Leaving,
+  type Txn,
+  type World,
+} from "./world.js";
+
+/** A waiter to hand over to, and those before it. */
+interface Next {
+  readonly target: Known;
+  readonly moved: readonly Known[];
+}
+
+const known = ({ key, created }: Key): Known => ({ key, revision: created });
+
+const isAt = (key: Key, place: Known): boolean => key.key === place.key && key.created === place.revision;
+
+/** The caller that has put the key has said that it may be moved. A delay key that is left of a crash is nobody's. */
+const isMovable = (world: World, { value, delays }: Key): boolean =>
+  delays === undefined && world.callers[Math.floor(value / 16)]?.setup.movable === true;
+
+/** Undefined if the named session has no place that can be named, or if one before it must not be moved. */
+function nextOf(world: World, caller: Caller, queue: readonly Key[]): Next | undefined {
+  const place = placeOf(caller);
+  const isBeside = ({ delays, created }: Key): boolean =>
+    queue.some((entry) => entry.key === delays && entry.created === created);
+  const others = queue.filter((key) => !isBeside(key) && !isAt(key, place));
+  const { lease } = world.sessions[caller.setup.transfers!]!;
+  const target = others.find((key) => key.lease === lease && isMovable(world, key));
+  if (!target) return undefined;
+  const between = others.filter(({ created }) => created < target.created);
+  const blocked = keeps(world, "only-the-movable-move") && !between.every((key) => isMovable(world, key));
+  return blocked ? undefined : { target: known(target), moved: between.map(known) };
+}
+
+export function transferSteps(world: World, caller: Caller, { call }: Holding): Step[] {
+  if (caller.setup.transfers === undefined || call) return [];
+  const next = nextOf(world, caller, queueAt(world, caller.setup.name));
+  return next ? [may(caller, "transfer", (w, c) => transfer(w, c, next))] : [];
+}
+
+/** The hold has ended before the transaction is sent. */
+function transfer(world: World, caller: Caller, next: Next): void {
+  const { state } = caller;
+  if (state.at !== "holding") return;
+  tell(world, `${caller.label} hands over to ${next.target.key}`);
+  if (keeps(world, "hold-ends-before-transfer")) leave(world, caller, { releases: true });
+  send(world, caller, next);
+}
+
+function send(world: World, caller: Caller, { target, moved }: Next): void {
+  const { state } = caller;
+  const { key, value, revision } = placeOf(caller);
+  const { lease } = sessionOf(world, caller);
+  const { name } = caller.setup;
+  const asks = state.at === "leaving" && state.call.txn.asks;
+  const txn: Txn = { is: "transfer", name, key, value, lease, created: revision, asks, target, moved };
+  if (state.at === "holding" || state.at === "leaving")
+    caller.state = { ...state, call: { txn, answer: undefined } };
+  const others = moved.map((place) => `, and that of ${place.key}`).join("");
+  tell(world, `it sends the delete of ${key}${others}, if ${target.key} is there`);
+}
+
+/** Without the rule that the hold ends before. */
+export function heldTransferAnswered(world: World, caller: Caller, call: Call, answer: Answer): void {
+  const state: Leaving = { at: "leaving", call, releases: true, repeated: false };
+  caller.state = state;
+  leaveAnswered(world, caller, state, answer);
+}
+
+/** True if it has ended: the caller is told, and its place is gone. */
+export function transferEnded(world: World, caller: Caller, state: Leaving, answer: Answer): boolean {
+  const { queue = [], done } = answer;
+  const { target } = state.call.txn;
+  if (done || !target) return tellDone(world, caller);
+  const place = placeOf(caller);
+  if (queue.some((key) => isAt(key, place))) {
+    const next = nextOf(world, caller, queue);
+    if (next) send(world, caller, next);
+    else leaveOnly(world, caller, state);
+    return false;
+  }
+  // A proxy, or an attempt without an answer, may have had it executed before. Or somebody has deleted the key by hand.
+  const [first] = queue;
+  const mayBeOurs = state.repeated || world.scenario.accidents.repeats > 0;
+  const isDone = (first && isAt(first, target)) || mayBeOurs;
+  if (isDone && keeps(world, "repeated-transfer-is-no-loss")) return tellDone(world, caller);
+  tell(world, `${caller.label}'s transfer says that the lock was lost before`);
+  const by = keyOfPlace(world, place)?.deletedBy;
+  if (by === "its owner" || by === "a transfer")
+    breaks(world, "true losses", `${caller.label} is told of a loss that was its own transfer`);
+  return true;
+}
+
+function tellDone(world: World, caller: Caller): true {
+  tell(world, `${caller.label} is told that it has handed over`);
+  const by = keyOfPlace(world, placeOf(caller))?.deletedBy;
+  if (by === "its owner" || by === "nobody")
+    breaks(world, "true transfers", `${caller.label} is told that it has handed over, but has only left`);
+  return true;
+}
+
+/** The named one is gone: nobody moves. */
+function leaveOnly(world: World, caller: Caller, { repeated }: Leaving): void {
+  tell(world, "there is nobody to hand over to any more");
+  if (!keeps(world, "refused-transfer-leaves")) {
+    caller.place = undefined;
+    caller.state = { at: "done" };
+    return;
+  }
+  leave(world, caller, { releases: true });
+  if (caller.state.at === "leaving") caller.state = { ...caller.state, repeated, refused: true };
+}
+
+/** The caller of a transfer is told that it has only left. */
+export function tellRefused(world: World, caller: Caller): void {
+  if (keyOfPlace(world, placeOf(caller))?.deletedBy === "a transfer")
+    breaks(world, "true transfers", `${caller.label} is told that it has only left, but has handed over`);
+}

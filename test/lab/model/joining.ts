@@ -26,11 +26,15 @@ export const siblings = (world: World, caller: Caller): Caller[] => {
 
 /** One join of a session and name at a time: this makes the order of its calls the order of its revisions. */
 export function mayJoin(world: World, caller: Caller): boolean {
-  const before = world.callers[caller.id - 1];
-  const isNext = !before || (before.places > 0 && before.state.at !== "joining") || caller.places > 0;
-  if (world.scenario.inTransfers && !isNext) return false;
+  if (world.scenario.inTransfers && !isNext(world, caller)) return false;
   if (!isInLine(caller) || !keeps(world, "local-order-is-etcds")) return true;
   return !siblings(world, caller).some((other) => other.state.at === "joining" && isInLine(other));
+}
+
+/** Every caller before it has joined. */
+function isNext(world: World, { id, places }: Caller): boolean {
+  const before = world.callers[id - 1];
+  return places > 0 || !before || (before.places > 0 && before.state.at !== "joining");
 }
 
 const directoryOf = ({ name, reads }: CallerSetup): string => (reads ? `${name}/read` : name);

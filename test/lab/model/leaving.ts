@@ -3,7 +3,7 @@ import { keyOfPlace } from "./etcd.js";
 import { hold } from "./holding.js";
 import { siblings } from "./joining.js";
 import { doubt } from "./sweeping.js";
-import { tellRefused, transferEnded } from "./transferring.js";
+import { leaveOnly, tellLeft, transferEnded } from "./transferring.js";
 import { wait } from "./waiting.js";
 import {
   breaks,
@@ -48,7 +48,7 @@ const successor = (world: World, caller: Caller): Caller | undefined =>
 export function leaveAnswered(world: World, caller: Caller, state: Leaving, answer: Answer): void {
   tell(world, `${caller.label} gets the answer`);
   if (state.call.txn.is === "transfer" && !transferEnded(world, caller, state, answer)) return;
-  if (state.refused) tellRefused(world, caller);
+  if (state.refused) tellLeft(world, caller);
   // An earlier attempt may have deleted it, or the same one if a proxy sent it twice.
   if (!answer.done) endDelay(world, caller);
   const taken = state.releases && !answer.done && !keeps(world, "repeated-release-is-no-loss");
@@ -70,6 +70,8 @@ function toldByRelease(world: World, caller: Caller): void {
 
 export function leaveUnanswered(world: World, caller: Caller, state: Leaving): void {
   const { call, releases } = state;
+  const isTransfer = call.txn.is === "transfer";
+  if (isTransfer && !keeps(world, "unanswered-transfer-is-repeated")) return leaveOnly(world, caller, state);
   if (!releases && !keeps(world, "cleanup-is-repeated")) {
     tell(world, `${caller.label} gives its cleanup up`);
     return gone(world, caller, undefined);

@@ -418,6 +418,7 @@ const RULE_TABLE = {
     where: "lock/queue/join.ts",
     scenario: "priorities, late requests",
     breaks: "no ghost",
+  },
   "hold-ends-before-transfer": {
     says: "a leader that hands over has ended its hold before it sends the transaction",
     without: "it holds until the answer",
@@ -452,6 +453,20 @@ const RULE_TABLE = {
     where: "recipes/election/transfer.ts",
     scenario: "transfers, aborts",
     breaks: "no ghost",
+  },
+  "refused-transfer-is-told": {
+    says: "its caller is told that it has only left",
+    without: "its release counts as a transfer",
+    where: "recipes/election/election.ts",
+    scenario: "transfers, aborts",
+    breaks: "true transfers",
+  },
+  "unanswered-transfer-is-repeated": {
+    says: "a transfer without an answer is sent again: only an answer shows that it was not executed",
+    without: "the leader leaves, and says that it has not handed over",
+    where: "recipes/election/transfer.ts",
+    scenario: "transfers, lost answers",
+    breaks: "true transfers",
   },
   "repeated-transfer-is-no-loss": {
     says: "a transfer that finds its own key gone is no loss if the named one is first, or an attempt is in doubt",

@@ -4,6 +4,7 @@ import { demandMoved } from "./keeping.js";
 import { seenBy } from "./reading.js";
 import { progress, type Step } from "./step.js";
 import { sweeps } from "./sweeping.js";
+import { forgetTransfer } from "./transferring.js";
 import { follow } from "./waiting.js";
 import { keeps, placeOf, tell, type Caller, type Key, type Session, type World } from "./world.js";
 
@@ -21,6 +22,7 @@ export function loseSession(world: World, session: Session): void {
     const waits = caller.state.at === "waiting" || caller.state.at === "local";
     if (waits && !keeps(world, "waiters-hear-of-the-session")) continue;
     forgetDowngrade(world, caller);
+    forgetTransfer(world, caller);
     caller.state = { at: "done" };
     caller.place = undefined;
   }

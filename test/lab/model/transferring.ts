@@ -117,8 +117,8 @@ function tellDone(world: World, caller: Caller): true {
 }
 
 /** The named one is gone: nobody moves. */
-function leaveOnly(world: World, caller: Caller, { repeated }: Leaving): void {
-  tell(world, "there is nobody to hand over to any more");
+export function leaveOnly(world: World, caller: Caller, { repeated }: Leaving): void {
+  tell(world, `${caller.label} hands over to nobody`);
   if (!keeps(world, "refused-transfer-leaves")) {
     caller.place = undefined;
     caller.state = { at: "done" };
@@ -129,7 +129,15 @@ function leaveOnly(world: World, caller: Caller, { repeated }: Leaving): void {
 }
 
 /** The caller of a transfer is told that it has only left. */
-export function tellRefused(world: World, caller: Caller): void {
+export function tellLeft(world: World, caller: Caller): void {
+  if (!keeps(world, "refused-transfer-is-told")) return void tellDone(world, caller);
+  tell(world, `${caller.label} is told that it has only left`);
   if (keyOfPlace(world, placeOf(caller))?.deletedBy === "a transfer")
     breaks(world, "true transfers", `${caller.label} is told that it has only left, but has handed over`);
+}
+
+/** The session ends before the answer: the transaction may still arrive. */
+export function forgetTransfer(world: World, { state }: Caller): void {
+  if (state.at !== "leaving" || state.call.txn.is !== "transfer" || state.call.answer) return;
+  world.late = [...world.late, state.call.txn];
 }

@@ -416,7 +416,7 @@ const RULE_TABLE = {
     says: "a session looks for keys of holds and places that are nobody's, and deletes them",
     without: "nobody looks for them",
     where: "lock/queue/join.ts",
-    scenario: "priorities, late requests",
+    scenario: "priorities, late requests, aborts",
     breaks: "no ghost",
   },
   "hold-ends-before-transfer": {

@@ -334,7 +334,7 @@ export interface Setting {
   /** Keys of the register: `${registers}${lock}`. */
   readonly registers: string;
   /** An observer has seen the events of etcd, some time after they happened. Otherwise, each is dated when it happened. */
-  readonly observed?: true;
+  readonly observed?: boolean;
   /** The option of all sessions. */
   readonly releaseDelayMs?: number | undefined;
   /** The option of all calls that wait. */

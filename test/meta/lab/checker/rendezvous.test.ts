@@ -204,7 +204,7 @@ it("what an observer has seen after the answer counts for half a second, and whi
   expect(broken(opened(300))).toEqual([1, 4]);
   expect(broken(opened(300), true)).toEqual([0, 0]);
   expect(broken(opened(700), true)).toEqual([1, 4]);
-  const hindered = (at: number) => opened(at).hindered(10, 1000) as Meetings;
+  const hindered = (at: number) => opened(at).hindered(10, 1000);
   expect(broken(hindered(1300), true)).toEqual([0, 0]);
   expect(broken(hindered(1700), true)).toEqual([1, 4]);
 });

@@ -322,7 +322,11 @@ export const OTHERS: readonly Mutant[] = [
     wrong: "takes every key that a lagging member reports for that of a waiter",
     patches: [
       { file: "lock/queue/demand.js", from: "if (kv.modRevision <= this.#seenAt)", to: "if (false)" },
-      { file: "lock/queue/demand.js", from: "entry.createRevision > revision;", to: "true;" },
+      {
+        file: "lock/queue/demand.js",
+        from: "(entry.createRevision > revision || entry.priority !== undefined);",
+        to: "true;",
+      },
     ],
     // A lagging member is hardly ever so far behind in the lab.
   },

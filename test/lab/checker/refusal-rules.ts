@@ -2,7 +2,7 @@ import type { Invoke, Operation, Outcome } from "../runner/history.js";
 import type { Call } from "./calls.js";
 import { at, ms, type Facts, type Finding, type Rule } from "./facts.js";
 import { groupedByPair } from "./pair-map.js";
-import { FOREVER } from "./spans.js";
+import { earlier, FOREVER, later } from "./spans.js";
 
 /**
  * I17: a healthy majority is never refused for longer than one fail-over. A call reports a refusal only if the whole
@@ -34,8 +34,8 @@ function refused(facts: Facts, { p, id, lock, f, t, said }: Outcome): Finding {
 /** While a call waits, its place is not known: any place that its owner put under the name counts. */
 function joinedLate(facts: Facts, { p, id, lock, owner, invoked, outcome }: Call): Finding[] {
   const { end, troubles, places } = facts;
-  const due = troubles.limit(p, invoked, troubles.failOver);
   const until = outcome?.t ?? end;
+  const due = troubles.limit(p, waitsFrom(facts, { lock, owner, invoked, until }), troubles.failOver);
   if (until <= due || !wasThere(facts, p, due)) return [];
   const mine = (places.get(lock) ?? []).some(
     (place) => place.owner === owner && place.seen >= invoked && place.seen <= due,
@@ -44,6 +44,21 @@ function joinedLate(facts: Facts, { p, id, lock, owner, invoked, outcome }: Call
   const ns = until - invoked;
   const text = `${p}#${id} asked for ${lock} ${at(facts, invoked)} and had no place for ${ms(ns)}, though a majority was healthy`;
   return [{ text, ns }];
+}
+
+/** A call of `once` that waits for another one's run has no place before that has ended, with its lock. */
+function waitsFrom(
+  { places, steps }: Facts,
+  { lock, owner, invoked, until }: Pick<Call, "lock" | "owner" | "invoked"> & { readonly until: bigint },
+): bigint {
+  if (steps.results.length === 0) return invoked;
+  const runs = (places.get(lock) ?? []).filter(
+    (place) =>
+      place.seen < until &&
+      (place.deletedSeen ?? FOREVER) > invoked &&
+      (place.owner !== owner || place.seen < invoked),
+  );
+  return runs.reduce((from, { deletedSeen = until }) => later(from, earlier(deletedSeen, until)), invoked);
 }
 
 const ASKED: readonly Operation[] = ["open", "release", "proclaim"];

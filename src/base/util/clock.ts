@@ -21,7 +21,7 @@ export interface Timer {
 /** Time and randomness, injected so that races can be tested. */
 export interface Clock {
   now(): Moment;
-  /** `now().monotonic` alone: Node reads the other clock from a file, at ten times the cost. */
+  /** `now().monotonic` alone. */
   monotonic(): number;
   date(): Date;
   /** `run` is called outside the async context of the caller, which a timer may outlive or share with other callers. */
@@ -34,8 +34,46 @@ export interface Clock {
   randomId(): bigint;
 }
 
-// On Linux os.uptime() includes suspend and never steps; elsewhere it may follow the wall clock, so use that one explicitly.
-const suspendMs: () => number = process.platform === "linux" ? () => uptime() * 1000 : () => Date.now();
+/** The wall clock has steps of 1 ms, and two readings of it are compared. */
+const WALL_STEP_MS = 2;
+const REREAD_MS = 1000;
+
+/**
+ * Milliseconds that include suspend, on Linux. `os.uptime()` has them and never steps, but Node reads it from a file, which takes 50 times as
+ * long as another clock. When a suspend ends, Linux moves the wall clock by the same time. So as long as the wall clock has not moved against
+ * the monotonic one, nothing was suspended since the last reading of the file. A step of the wall clock costs a reading. One that undoes a
+ * suspend to the millisecond, before anybody asks for the time, hides that suspend for a second at most.
+ */
+export class SuspendClock {
+  #ahead = NaN;
+  #readAt = -Infinity;
+  #uptimeMs = 0;
+
+  constructor(
+    private readonly wall: () => number,
+    private readonly uptimeMs: () => number,
+  ) {}
+
+  at(monotonic: number): number {
+    const ahead = this.wall() - monotonic;
+    const isSteady = Math.abs(ahead - this.#ahead) < WALL_STEP_MS && monotonic - this.#readAt < REREAD_MS;
+    if (!isSteady) {
+      this.#ahead = ahead;
+      this.#readAt = monotonic;
+      this.#uptimeMs = this.uptimeMs();
+    }
+    return this.#uptimeMs + monotonic - this.#readAt;
+  }
+}
+
+const linux = new SuspendClock(Date.now, () => uptime() * 1000);
+/** Elsewhere, `os.uptime()` may follow the wall clock: that one is used, openly. */
+const suspendMs = process.platform === "linux" ? (at: number) => linux.at(at) : () => Date.now();
+
+function now(): Moment {
+  const monotonic = performance.now();
+  return { monotonic, suspend: suspendMs(monotonic) };
+}
 
 /** Fetched in bulk: asking the system for so few bytes takes longer than everything else that a queue entry needs. */
 const randomness = Buffer.alloc(1024);
@@ -64,7 +102,7 @@ class SystemTimer implements Timer {
 }
 
 export const systemClock: Clock = {
-  now: () => ({ monotonic: performance.now(), suspend: suspendMs() }),
+  now,
   monotonic: () => performance.now(),
   date: () => new Date(),
   after(delayMs, run) {

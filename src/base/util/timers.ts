@@ -32,8 +32,6 @@ export class Timers {
   readonly #due = new Map<number, Set<Timed>>();
   #timer: Timer | undefined;
   #timerAt = Infinity;
-  /** See `moment`. */
-  #moment: Moment | undefined;
   /** See `turnMs`. */
   #turnSince: number | undefined;
 
@@ -48,13 +46,9 @@ export class Timers {
     return this.clock.monotonic();
   }
 
-  /**
-   * The time on both clocks, read less than a millisecond ago by the monotonic clock, which stops in a suspend. Calls that run together
-   * share one reading: reading the second clock takes longer than all else that they do.
-   */
+  /** The time on both clocks. */
   moment(): Moment {
-    const isFresh = this.#moment && this.clock.monotonic() - this.#moment.monotonic < 1;
-    return isFresh ? this.#moment! : (this.#moment = this.clock.now());
+    return this.clock.now();
   }
 
   /**

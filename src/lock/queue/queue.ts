@@ -246,7 +246,7 @@ export class Queue {
     const tenure = this.#tenures.find((each) => each.mayBeTaken && each.entry.mode === mode);
     if (!tenure) return undefined;
     // After a suspend, a renewal decides whether the key is still there: a join waits for that.
-    if (!this.lease.open || !this.lease.sure) return void tenure.end();
+    if (!this.lease.open || this.lease.standing !== "held") return void tenure.end();
     tenure.take();
     if (this.grant(tenure.entry, GRANTED)) return tenure.entry;
     tenure.end();

@@ -317,19 +317,12 @@ export class Lease implements KeptLease {
     return this.#over.signal.aborted ? "over" : standingOf(this.#renewal, now);
   }
 
-  /** Whether it holds by both clocks, of which the second one was read in the last millisecond: the reading takes longer than all else. */
-  get sure(): boolean {
-    const now = this.services.timers.moment();
-    this.refresh(now);
-    return !this.#over.signal.aborted && standingOf(this.#renewal, now) === "held";
-  }
-
   /** After a suspend: the error with which it has expired, unless an answered renewal still says otherwise. */
   get lossInDoubt(): SessionLostError | undefined {
     return this.standing === "doubtful" ? lossOf(this, "expired", this.#lossReport()) : undefined;
   }
 
-  /** Short form of `standing`: reads the second clock, which is slower, only if the deadline has passed. */
+  /** Short form of `standing`: reads the clock that counts suspend only if the deadline has passed. */
   get over(): boolean {
     if (this.#elsewhere?.gone === true || isOver(this.#renewal, this.services.clock.monotonic()))
       this.refresh();

@@ -36,22 +36,6 @@ describe("timers", () => {
     expect(ran).toEqual(["a", "b", "c", "d", "e"]);
   });
 
-  test("of one time share one reading of both clocks, which is never a millisecond old", () => {
-    const clock = new FakeClock();
-    const timers = new Timers(clock);
-    const moments = new Set<unknown>();
-    const at = clock.monotonic() + 10;
-    for (let n = 0; n < 100; n++) timers.at(at, () => moments.add(timers.moment()));
-    timers.at(at, () => {
-      clock.freeze(1);
-      expect(timers.moment()).toEqual(clock.now());
-    });
-
-    clock.advance(10);
-
-    expect([...moments]).toEqual([{ monotonic: at, suspend: clock.now().suspend - 1 }]);
-  });
-
   test("do not run after all are dropped, even if they are due at the same time", () => {
     const clock = new FakeClock();
     const timers = new Timers(clock);

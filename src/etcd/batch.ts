@@ -1,11 +1,12 @@
-// Group commit: transactions that are sent while other requests are in flight leave together, in one request.
-// - A transaction that finds nothing in flight leaves at once. None waits forever: names take turns, and a name that was
+// Group commit: transactions that are sent in one turn, or while other requests are in flight, leave together, in one request.
+// - A transaction that finds nothing in flight leaves at the end of its turn. None waits forever: names take turns, and a name that was
 //   passed over is not overtaken by those that conflict with it.
 // - If etcd rejects a shared request, each of its transactions is sent again alone. If a shared request stays unanswered,
 //   each of its transactions is in doubt.
 import { EtcdRefusedError } from "../errors.js";
 import { AbortFanOut } from "../base/util/abort.js";
 import type { Clock, Timer } from "../base/util/clock.js";
+import { inOwnContext } from "../base/util/own-context.js";
 import type { MemberPool } from "./member-pool.js";
 import {
   type AnswerKind,
@@ -264,11 +265,11 @@ interface BatchSetting {
 }
 
 /**
- * Group commit: transactions that are sent while others are in flight leave together, in one request, one raft entry, one
- * fsync. The first never waits. Two that touch the same queue share no request: etcd evaluates all compares of a request
- * against the state before it, so both could succeed. They may be in flight together in separate requests, which etcd
- * applies in any order: a caller that needs an order (an entry's deletion after its join) waits for the answer. A release
- * that waited for another session's join would hand over the lock later by a whole request.
+ * Group commit: transactions that are sent in one turn of the event loop, or while others are in flight, leave together, in one request,
+ * one raft entry, one fsync. The first waits for the end of its turn alone. Two that touch the same queue share no request: etcd evaluates
+ * all compares of a request against the state before it, so both could succeed. They may be in flight together in separate requests, which
+ * etcd applies in any order: a caller that needs an order (an entry's deletion after its join) waits for the answer. A release that waited
+ * for another session's join would hand over the lock later by a whole request.
  */
 export class Batcher {
   /** The transactions of each name in order of arrival: only the first can leave. The names in the order of their turns. */
@@ -278,6 +279,7 @@ export class Batcher {
   /** The requests in flight to the member in use. */
   #inFlight = { count: 0 };
   #flushTimer: Timer | undefined;
+  #endsTurn = false;
   readonly #aborts = new AbortFanOut("all");
 
   constructor(
@@ -294,13 +296,8 @@ export class Batcher {
       this.#remove(pending);
       pending.abandon();
     });
-    const first = this.#inFlight.count === 0;
-    if (first && this.#waiting.size === 0 && limits.wanted()) {
-      this.#sendBatch([pending], this.#inFlight);
-      return pending.answer;
-    }
     this.#add(pending);
-    if (first) this.#flush();
+    if (this.#inFlight.count === 0) this.#flushWithTurn();
     else this.#flushSoon();
     return pending.answer;
   }
@@ -343,6 +340,18 @@ export class Batcher {
   #cancelFlush(): void {
     this.#flushTimer?.cancel();
     this.#flushTimer = undefined;
+  }
+
+  /** Nothing is lost by it: the socket, too, is written to at the end of a turn. */
+  #flushWithTurn(): void {
+    if (this.#endsTurn) return;
+    this.#endsTurn = true;
+    inOwnContext(() =>
+      process.nextTick(() => {
+        this.#endsTurn = false;
+        this.#flush();
+      }),
+    );
   }
 
   /** Waits for the transactions that the answers just read will cause: they leave in the same request. */

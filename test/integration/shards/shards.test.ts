@@ -284,7 +284,8 @@ test("keys that others have deleted are put again", async () => {
 
   await remove(lock.key);
   await expect.poll(() => group.running(1)[0]?.fence, PATIENCE).toBeGreaterThan(lock.revision);
-  expect(group.runs.find(({ fence }) => fence === lock.revision)?.shard.signal.reason).toMatchObject({
+  const before = group.runs.find(({ fence, shard }) => shard.id === 1 && fence === lock.revision);
+  expect(before?.shard.signal.reason).toMatchObject({
     loss: "deleted",
   });
   await remove(member.key);

@@ -60,6 +60,13 @@ export class Airport {
     });
   }
 
+  /** Like `send`, in a turn of its own: those that are sent then find it in flight. */
+  async sendFirst(name: string): Promise<Promise<unknown>[]> {
+    const sent = this.send([name]);
+    await settle();
+    return sent;
+  }
+
   /** Turns the event loop once: waiting transactions are sent as far as they may be. */
   async turn(): Promise<void> {
     const { clock } = this.cluster;

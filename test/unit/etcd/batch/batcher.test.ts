@@ -17,10 +17,20 @@ describe("a transaction", () => {
     expect(airport.sent.map(namesOf)).toEqual([["a"]]);
   });
 
+  test("shares a request with all others of its turn", async () => {
+    const airport = new Airport();
+
+    void airport.send(["a", "b"]);
+    void airport.send(["c"]);
+    await settle();
+
+    expect(airport.sent.map(namesOf)).toEqual([["a", "b", "c"]]);
+  });
+
   test("that is sent while others are in flight leaves with all that were sent meanwhile", async () => {
     const airport = new Airport();
 
-    const sent = airport.send(["a", "b", "c", "d"]);
+    const sent = [...(await airport.sendFirst("a")), ...airport.send(["b", "c", "d"])];
     await airport.turn();
     await airport.landAll();
     await Promise.all(sent);
@@ -32,6 +42,7 @@ describe("a transaction", () => {
   test("gets the answer at its own place in that of its batch", async () => {
     const { cluster, sent, turn } = bound(new Airport());
     const first = cluster.client.txn(txnOf(["z"]), { what: "test" });
+    await settle();
     const others = numbered(3).map((name) => cluster.client.txn(txnOf([name]), { what: "test" }));
     await turn();
 
@@ -48,13 +59,13 @@ describe("a transaction", () => {
 
     const sent = airport.send(numbered(1000));
     await airport.turn();
-    expect(airport.sent.map((call) => txnsOf(call).length)).toEqual([1, MAX_BATCH, MAX_BATCH, MAX_BATCH]);
+    expect(airport.sent.map((call) => txnsOf(call).length)).toEqual(Array(MAX_FLIGHTS).fill(MAX_BATCH));
     await airport.landAll();
     await Promise.all(sent);
 
     expect(airport.most).toBe(MAX_FLIGHTS);
     expect(Math.max(...airport.sent.map((call) => txnsOf(call).length))).toBe(MAX_BATCH);
-    expect(airport.sent).toHaveLength(1 + Math.ceil(999 / MAX_BATCH));
+    expect(airport.sent).toHaveLength(Math.ceil(1000 / MAX_BATCH));
     expect(airport.ends).toHaveLength(1000);
   });
 
@@ -98,7 +109,7 @@ describe("transactions whose queues have keys in common", () => {
   test.each(PAIRS)("share no request, and may be in flight together: $why", async ({ one, other }) => {
     const airport = new Airport();
 
-    const sent = airport.send(["z", one, other]);
+    const sent = [...(await airport.sendFirst("z")), ...airport.send([one, other])];
     await airport.turn();
 
     expect(airport.out.map(namesOf)).toEqual([["z"], [one], [other]]);
@@ -109,7 +120,8 @@ describe("transactions whose queues have keys in common", () => {
   test("do not keep one another waiting when one is a part of the other's text only", async () => {
     const airport = new Airport();
 
-    void airport.send(["z", "a", "ab", "a-b/c"]);
+    void (await airport.sendFirst("z"));
+    void airport.send(["a", "ab", "a-b/c"]);
     await airport.turn();
 
     expect(airport.out.map(namesOf)).toEqual([["z"], ["a", "ab", "a-b/c"]]);
@@ -118,7 +130,7 @@ describe("transactions whose queues have keys in common", () => {
   test("are served in turn: those of one name let the other one in between", async () => {
     const airport = new Airport();
 
-    const sent = airport.send(["a", "a", "a", "a/b"]);
+    const sent = [...(await airport.sendFirst("a")), ...airport.send(["a", "a", "a/b"])];
     await airport.turn();
     await airport.landAll();
     await Promise.all(sent);
@@ -169,17 +181,14 @@ describe("a member that is left", () => {
     await airport.turn();
 
     const onB = airport.cluster.connected[1]!;
-    expect(onB.calls.map((call) => txnsOf(call).length)).toEqual([
-      MAX_BATCH,
-      5 * MAX_BATCH - 1 - 4 * MAX_BATCH,
-    ]);
+    expect(onB.calls.map((call) => txnsOf(call).length)).toEqual([MAX_BATCH]);
     await airport.landAll();
     await Promise.all(flying);
   });
 
   test("and is left again by a stream that noticed later, lets no more requests go to the next one", async () => {
     const airport = new Airport({ hosts: ["a:1", "b:1"] });
-    void airport.send(["z"]);
+    void (await airport.sendFirst("z"));
     const old = airport.cluster.member;
     airport.cluster.client.pool.fail(old);
     const sent = airport.send(numbered(1000));

@@ -13,7 +13,7 @@ describe("a batch that etcd refuses", () => {
 
   test("is asked again one by one, in order, before all that came later; only the guilty one is told", async () => {
     const airport = new Airport();
-    const sent = airport.send(["z", "a", "b", "c"]);
+    const sent = [...(await airport.sendFirst("z")), ...airport.send(["a", "b", "c"])];
     await airport.turn();
     void airport.send(["a", "b", "later"]);
 
@@ -31,7 +31,7 @@ describe("a batch that etcd refuses", () => {
   test("for want of space lets the deletes in it through", async () => {
     const airport = new Airport();
     const sent = [
-      ...airport.send(["z"]),
+      ...(await airport.sendFirst("z")),
       ...airport.send(["a", "b"]),
       ...airport.send(["c", "d"], {}, "leave"),
     ];
@@ -50,7 +50,7 @@ describe("a batch that etcd refuses", () => {
   test("is not asked again for a join whose caller has left, but for a delete it is", async () => {
     const airport = new Airport();
     let gaveUp = false;
-    const joins = airport.send(["a", "b"], { again: () => !gaveUp });
+    const joins = [...(await airport.sendFirst("a")), ...airport.send(["b"], { again: () => !gaveUp })];
     const others = airport.send(["c"], {}, "leave");
     await airport.turn();
     gaveUp = true;
@@ -70,7 +70,8 @@ describe("a batch without an answer", () => {
     const airport = new Airport({ hosts: ["a:1", "b:1"] });
     const unanswered = new Map<string, number>();
     const count = (name: string) => () => void unanswered.set(name, (unanswered.get(name) ?? 0) + 1);
-    const sent = ["z", "a", "b", "c"].flatMap((name) => airport.send([name], { onUnanswered: count(name) }));
+    const sent = await airport.sendFirst("z");
+    sent.push(...["a", "b", "c"].flatMap((name) => airport.send([name], { onUnanswered: count(name) })));
     await airport.turn();
     await airport.land(airport.out[0]!);
 
@@ -97,7 +98,7 @@ describe("a batch without an answer", () => {
 
   test("of which one part was refused before is repeated like any other", async () => {
     const airport = new Airport({ hosts: ["a:1", "b:1"] });
-    const sent = airport.send(["z", "a", "b"]);
+    const sent = [...(await airport.sendFirst("z")), ...airport.send(["a", "b"])];
     await airport.turn();
     await airport.fail(airport.out[1]!, new EtcdRefusedError("other", "a:1", "too many operations"));
 
@@ -137,7 +138,7 @@ describe("a batch without an answer", () => {
 describe("the end of one of a batch", () => {
   async function batchOf(names: readonly string[], policies: readonly Partial<CallPolicy>[]) {
     const airport = new Airport();
-    void airport.send(["z"]);
+    void (await airport.sendFirst("z"));
     const ended = names.flatMap((name, n) => airport.send([name], policies[n]));
     await airport.turn();
     await airport.land(airport.out[0]!);
@@ -207,7 +208,7 @@ describe("the end of one of a batch", () => {
     const caller = new AbortController();
     const airport = new Airport();
     const sent = [
-      ...airport.send(["z"]),
+      ...(await airport.sendFirst("z")),
       ...airport.send(["a"], { signal: caller.signal }),
       ...airport.send(["b"]),
     ];

@@ -3,6 +3,7 @@ import { describe, expect, test } from "vitest";
 import type { Txn } from "../../../../src/etcd/port.js";
 import { MultiWaiter } from "../../../../src/lock/lock-all.js";
 import { LockTable } from "../../../../src/lock/queue/queue.js";
+import { txnsOf } from "../../../support/fakes/airport.js";
 import { settle } from "../../../support/fakes/fake-clock.js";
 import { FakeCluster, HEADER, LEASE_ID } from "../../../support/fakes/fake-connection.js";
 import { type FakeCall, keyValue } from "../../../support/fakes/fake-member.js";
@@ -46,10 +47,13 @@ function world() {
   };
   /** What the last one puts. */
   const puts = async () => putsOf((await sent()).at(-1)!) as readonly [Put, Put];
-  const deleted = async () =>
-    (await sent()).flatMap(({ request }) =>
-      (request as Txn).success.flatMap((each) => (each.kind === "delete" ? [each.key] : [])),
+  const deleted = async () => {
+    await settle();
+    const txns = (["txn", "batch"] as const).flatMap((method) => cluster.member.of(method).flatMap(txnsOf));
+    return txns.flatMap(({ success }) =>
+      success.flatMap((each) => (each.kind === "delete" ? [each.key] : [])),
     );
+  };
   return { clock: cluster.clock, lease, sent, failed, executed, puts, deleted };
 }
 

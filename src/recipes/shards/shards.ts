@@ -22,7 +22,7 @@ import { MAX_DECLINED, shardMemberOf, ShardView } from "./view.js";
 
 /** So long a member leaves a shard to others after its work has failed there. */
 const DECLINE_MS = 60_000;
-const MOVES_AT_ONCE = 4;
+const MOVES_AT_ONCE = 8;
 const MOVE_MS = 20;
 const PAUSES: Pauses = { firstMs: 1000, maxMs: 30_000, factors: [0.75, 1.25] };
 

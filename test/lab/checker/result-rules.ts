@@ -228,9 +228,27 @@ function goneTooSoon(facts: Facts, before: State, step: Worked): string | undefi
     : undefined;
 }
 
+/** Its caller has closed the session without giving it time: what is under way then is lost. */
+const wasClosed = (
+  { steps }: Facts,
+  p: string,
+  owner: string | undefined,
+  { from, to }: { readonly from: bigint; readonly to: bigint },
+): boolean =>
+  steps.operations.some(
+    (step) =>
+      step.k === "invoke" &&
+      step.f === "close" &&
+      step.p === p &&
+      step.owner === owner &&
+      step.t >= from &&
+      step.t <= to,
+  );
+
 /**
- * I31: a run whose work has ended, and that has released its lock, has ended its mark in the same transaction; unless etcd, by the record
- * of the faults, has refused to store it or was hindered for so long that a lease of the mark was gone. What the call was told is not asked.
+ * I31: a run whose work has ended, and that has released its lock, has ended its mark in the same transaction; unless its session was closed
+ * by its caller, or etcd, by the record of the faults, has refused to store the mark or was hindered for so long that a lease of the mark was
+ * gone. What the call was told is not asked.
  */
 export const marksEnd: Rule = (facts) => {
   const { troubles } = facts;
@@ -248,6 +266,7 @@ export const marksEnd: Rule = (facts) => {
     // With its lease, the run was lost.
     const livedOn = (facts.lastUse.get(place.lease) ?? 0n) > place.deleted;
     if (own?.mark.state === wanted || facts.early.has(place) || !livedOn) return [];
+    if (wasClosed(facts, step.p, place.owner, { from: step.t, to: gone })) return [];
     const late = ms(gone - step.t);
     return [
       {

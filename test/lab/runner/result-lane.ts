@@ -45,7 +45,7 @@ export class ResultLane {
   /** A value may still be computed in the background. */
   async close(): Promise<void> {
     const none = [{ id: this.#context.nextId(), lock: "" }];
-    this.#log.note("invoke", "close", none);
+    this.#log.note("invoke", "close", none, this.#session && { owner: this.#owner });
     await this.#session?.close({ drainMs: 0 });
     this.#session = undefined;
   }

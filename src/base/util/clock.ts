@@ -28,6 +28,8 @@ export interface Clock {
   after(delayMs: number, run: () => void): Timer;
   /** Calls `run` after the events that are already waiting to be read from sockets, in the context of `after`. */
   afterPendingEvents(run: () => void): Timer;
+  /** Like `after`, for a pause in which busy processes do their work. Virtual time leaves it out, as nobody is busy there. */
+  pace(delayMs: number, run: () => void): Timer;
   /** In [0, 1). */
   random(): number;
   /** 63 random bits, never 0. */
@@ -113,6 +115,7 @@ export const systemClock: Clock = {
     const immediate = inOwnContext(() => setImmediate(run));
     return { cancel: () => clearImmediate(immediate) };
   },
+  pace: (delayMs, run) => systemClock.after(delayMs, run),
   random: Math.random,
   randomId,
 };

@@ -22,8 +22,11 @@ import { MAX_DECLINED, shardMemberOf, ShardView } from "./view.js";
 
 /** So long a member leaves a shard to others after its work has failed there. */
 const DECLINE_MS = 60_000;
-const MOVES_AT_ONCE = 8;
-const MOVE_MS = 20;
+/** So many shards move together at most, and the next ones so long after them. */
+const MOST_TOGETHER = 8;
+const MOVE_EVERY_MS = 10;
+/** The first one waits for so long: one before which none has wanted to move for twice that time. */
+const FIRST_MOVE_MS = 50;
 const PAUSES: Pauses = { firstMs: 1000, maxMs: 30_000, factors: [0.75, 1.25] };
 
 /** The shards of a group, and this process as a member of it. */
@@ -117,8 +120,6 @@ class ShardGroup {
   readonly #services: EtcdServices;
   readonly #inContext = inThisContext();
   readonly #own = new Map<number, OwnShard>();
-  /** Those that have been told to move, until they have, or for a moment. */
-  readonly #moving = new Map<number, Timer>();
   /** Those whose lock could not be had, until the next try. */
   readonly #pausing = new Map<number, Timer>();
   readonly #backoffs = new Map<number, Backoff>();
@@ -133,6 +134,12 @@ class ShardGroup {
   /** The group has not been told, and is as soon as this is over. */
   #sayingAgain: Timer | undefined;
   #reconciling: Timer | undefined;
+  /** How many shards move between two pauses, and how many still may before the next one. */
+  #together = 1;
+  #movesLeft = 0;
+  /** When one should have moved, the last time. */
+  #wantedAt = -Infinity;
+  #pacing: Timer | undefined;
   #end: () => void = () => undefined;
   #closed: Promise<void> | undefined;
   #drained: (() => void) | undefined;
@@ -212,8 +219,11 @@ class ShardGroup {
     const place = this.#place;
     if (!place) return;
     this.#put(place).catch((error: unknown) => {
-      if (error instanceof ShardCountError) void this.#leave(place, error);
-      else if (!place.lease.over) this.#sayAgain(place, error);
+      if (error instanceof ShardCountError) {
+        // The members of another number of shards were there first, while this one was away.
+        this.#retried(error, PAUSES.firstMs);
+        void place.session.close({ drainMs: 0 });
+      } else if (!place.lease.over) this.#sayAgain(place, error);
     });
   }
 
@@ -225,12 +235,6 @@ class ShardGroup {
       this.#sayingAgain = undefined;
       if (this.#place === place) this.#say();
     });
-  }
-
-  /** The members of another number of shards were there first, while this one was away. */
-  async #leave(place: Place, error: Error): Promise<void> {
-    this.#retried(error, PAUSES.firstMs);
-    await place.session.close({ drainMs: 0 });
   }
 
   #sessionEnded(place: Place): void {
@@ -316,22 +320,32 @@ class ShardGroup {
       this.#move(own, undefined);
   }
 
-  /** A few at a time: each is without work for as long as the hand-over of all that move with it takes. */
   #move(own: OwnShard, to: string | undefined): void {
-    const { id } = own;
     own.unwanted();
-    if (own.state !== "owned" || this.#moving.size >= MOVES_AT_ONCE) return;
-    own.move(to);
-    // Work that takes its time keeps no other shard from moving.
-    this.#moving.set(
-      id,
-      this.#services.clock.after(MOVE_MS, () => this.#moved(id)),
-    );
+    if (own.state === "owned" && this.#mayMove()) own.move(to);
   }
 
-  #moved(id: number): void {
-    this.#moving.get(id)?.cancel();
-    if (this.#moving.delete(id)) this.#reconcileSoon();
+  /**
+   * A few together, as each is without work for as long as the hand-over of all that move with it takes. None at once: a member that has just
+   * joined many queues is too busy to take over. And the first ones alone, as in a new process this code has never run.
+   */
+  #mayMove(): boolean {
+    const { clock } = this.#services;
+    const since = this.#wantedAt;
+    this.#wantedAt = clock.monotonic();
+    const isFirst = this.#wantedAt > since + 2 * FIRST_MOVE_MS;
+    if (isFirst) this.#movesLeft = 0;
+    if (this.#movesLeft > 0) {
+      this.#movesLeft--;
+      return true;
+    }
+    this.#pacing ??= clock.pace(isFirst ? FIRST_MOVE_MS : MOVE_EVERY_MS, () => {
+      this.#pacing = undefined;
+      this.#together = isFirst ? 1 : Math.min(2 * this.#together, MOST_TOGETHER);
+      this.#movesLeft = this.#together;
+      this.#reconcileSoon();
+    });
+    return false;
   }
 
   #hostFor(lease: Lease): ShardHost {
@@ -387,7 +401,6 @@ class ShardGroup {
   #shardEnded(own: OwnShard, error: unknown, lease: Lease): void {
     const { id } = own;
     this.#own.delete(id);
-    this.#moved(id);
     if (error !== undefined && !lease.over && !this.#closing.signal.aborted) {
       const backoff = this.#backoffs.get(id) ?? new Backoff(this.#services.clock, PAUSES);
       this.#backoffs.set(id, backoff);
@@ -399,8 +412,8 @@ class ShardGroup {
       };
       this.#pausing.set(id, this.#services.clock.after(delayMs, again));
     } else this.#backoffs.delete(id);
-    if (this.#closing.signal.aborted) this.#checkDrained();
-    else this.#replaceUnfit();
+    if (!this.#closing.signal.aborted) this.#replaceUnfit();
+    else if (this.#own.size === 0) this.#drained?.();
     this.#reconcileSoon();
   }
 
@@ -467,16 +480,13 @@ class ShardGroup {
     }
     this.view.stop();
     this.#reconciling?.cancel();
+    this.#pacing?.cancel();
     this.#sayingAgain?.cancel();
     const place = this.#place;
     this.#place = undefined;
     // No hold is left to wait for.
     await place?.session.close({ drainMs: 0 });
     this.#end();
-  }
-
-  #checkDrained(): void {
-    if (this.#own.size === 0) this.#drained?.();
   }
 }
 

@@ -199,6 +199,7 @@ export class VirtualTime implements EtcdTime {
       date: () => new Date(start + this.now),
       after: (delayMs, run) => this.after(delayMs, run),
       afterPendingEvents: (run) => this.after(0, run),
+      pace: (_delayMs, run) => this.after(0, run),
       random: () => draws.next(),
       randomId: () => ids.id(),
     };

@@ -139,6 +139,10 @@ export class NodeClock implements Clock {
     return timer;
   }
 
+  pace(delayMs: number, run: () => void): Timer {
+    return this.after(delayMs, run);
+  }
+
   afterPendingEvents(run: () => void): Timer {
     const timer = new NodeTimer(0, run, this.#timers);
     if (this.#held.killed) timer.end();

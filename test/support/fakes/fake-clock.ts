@@ -48,6 +48,10 @@ export class FakeClock implements Clock {
     return { cancel: () => void this.#timers.delete(due) };
   }
 
+  pace(delayMs: number, run: () => void): Timer {
+    return this.after(delayMs, run);
+  }
+
   afterPendingEvents(run: () => void): Timer {
     this.#afterEvents.add(run);
     return { cancel: () => void this.#afterEvents.delete(run) };

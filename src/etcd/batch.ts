@@ -6,7 +6,7 @@
 import { EtcdRefusedError } from "../errors.js";
 import { AbortFanOut } from "../base/util/abort.js";
 import type { Clock, Timer } from "../base/util/clock.js";
-import { inOwnContext } from "../base/util/own-context.js";
+import { inOwnContext, nextTick } from "../base/util/own-context.js";
 import type { MemberPool } from "./member-pool.js";
 import {
   type AnswerKind,
@@ -347,7 +347,7 @@ export class Batcher {
     if (this.#endsTurn) return;
     this.#endsTurn = true;
     inOwnContext(() =>
-      process.nextTick(() => {
+      nextTick(() => {
         this.#endsTurn = false;
         this.#flush();
       }),

@@ -26,8 +26,9 @@ const own = new ContextResource("leasehold");
  */
 export const inOwnContext = <T>(start: () => T): T => own.runInAsyncScope(start);
 
-/** That of the process: the fake timers of test runners replace the global one, and delay what goes by it. */
+/** Those of the process: the fake timers of test runners replace the global ones, and delay what goes by them. */
 export const { queueMicrotask } = globalThis;
+export const nextTick = process.nextTick.bind(process);
 
 /** Those of Node.js: test environments with a DOM have others in their place, or none. */
 export const { setTimeout, clearTimeout, setImmediate, clearImmediate } =

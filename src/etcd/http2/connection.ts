@@ -15,6 +15,7 @@
 //   the memory of all messages that are not complete, on all connections of the process.
 // - The socket keeps the process alive only while a stream uses the connection.
 import type { Timer } from "../../base/util/clock.js";
+import { nextTick } from "../../base/util/own-context.js";
 import type { Timers } from "../../base/util/timers.js";
 import { Endpoint, type Headers, MAX_HEADER_LIST_BYTES } from "./endpoint.js";
 import {
@@ -204,7 +205,7 @@ export class Connection extends Endpoint {
   /** `stream` is new, or has something to send. It does not fail before this call returns. */
   send(stream: Http2Stream): void {
     const failure = this.#failure;
-    if (failure !== undefined) return process.nextTick(() => stream.lost(failure, false));
+    if (failure !== undefined) return nextTick(() => stream.lost(failure, false));
     this.#writer?.keepAlive(true);
     this.#enqueue(stream);
     this.#heartbeat.used();
@@ -439,7 +440,7 @@ export class Connection extends Endpoint {
 
   #refuse(stream: Http2Stream, refusal: StreamFailure): true {
     this.#remove(stream);
-    process.nextTick(() => stream.lost(refusal, false));
+    nextTick(() => stream.lost(refusal, false));
     return true;
   }
 

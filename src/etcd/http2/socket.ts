@@ -2,7 +2,7 @@ import type { lookup, LookupAddress } from "node:dns";
 import { connect as connectPlain, type LookupFunction, type OnReadOpts, Socket } from "node:net";
 import type { ConnectionOptions, TLSSocket } from "node:tls";
 import type { Timers } from "../../base/util/timers.js";
-import { inOwnContext } from "../../base/util/own-context.js";
+import { inOwnContext, nextTick } from "../../base/util/own-context.js";
 import { printable } from "../../base/util/printable.js";
 
 /** Node.js' name for the alert of a server that knows ALPN, but not h2: RFC 7301, section 3.2. */
@@ -256,7 +256,7 @@ export class SocketWriter {
     }
     if (this.#scheduled) return;
     this.#scheduled = true;
-    process.nextTick(() => this.flush());
+    nextTick(() => this.flush());
   }
 
   /** Sends `bytes` after `LATE_MS`: no call waits for them. */

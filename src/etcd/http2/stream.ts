@@ -1,5 +1,6 @@
 import type { AbortFanOut } from "../../base/util/abort.js";
 import type { Timer } from "../../base/util/clock.js";
+import { nextTick } from "../../base/util/own-context.js";
 import type { Timers } from "../../base/util/timers.js";
 import { type CallOptions, gaveUp, type StreamHandlers, UnansweredError } from "../port.js";
 import { type Status, statusFailure } from "../refusals.js";
@@ -240,7 +241,7 @@ export abstract class Http2Stream<Answer = unknown> {
 
 /** An error of a hook is an uncaught exception, as of any event listener, but it must not stop what other calls wait for. */
 function throwLater(error: unknown): void {
-  process.nextTick(() => {
+  nextTick(() => {
     throw error;
   });
 }

@@ -203,7 +203,14 @@ export const MUTANT_HUNTS: Readonly<Record<string, Ground>> = {
   // etcd refuses to store that the member leaves, and somebody deletes the keys of all members.
   "let-go-unseen": at({ ...GROUP, ...DELAYED, faults: ["quota", "revoke-lease", "purge"], gapMs: [20, 100] }),
   "moved-to-itself": at({
-    ...{ ...GROUP, faults: ["link-slow", "purge"], shards: 16, processes: 4, gapMs: [5, 50], camp: 0 },
+    ...{
+      ...GROUP,
+      faults: ["late-answers", "link-slow", "purge"],
+      shards: 16,
+      processes: 4,
+      gapMs: [5, 50],
+      camp: 0,
+    },
   }),
   "entries-known-by-their-objects": at({
     ...GROUP,

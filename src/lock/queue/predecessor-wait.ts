@@ -259,7 +259,8 @@ export class PredecessorWait implements TurnListener, Timed {
     this.#reading = read;
     void this.#ranges(read).then(
       (answer) => {
-        if (!answer || this.#state === "over") return;
+        if (!answer) return;
+        if (this.#state === "over") return this.#answeredLate(answer);
         if (this.#reading === read) {
           this.#reading = undefined;
           this.#decide(answer, read);
@@ -272,6 +273,13 @@ export class PredecessorWait implements TurnListener, Timed {
         if (this.#reading === read) this.#end(() => this.outcome.waitFailed(error as Error));
       },
     );
+  }
+
+  /** The wait is over, but a key that stays with the session is taken again, if it is there. */
+  #answeredLate({ ranges, header }: RangesAnswer): void {
+    const { entry } = this;
+    if (entry.sticky && entry.mode.positionOf(entry, ranges) === "gone")
+      entry.lease.services.watches.shownGone(entry.key, header.revision);
   }
 
   /** Serializable on the watches' own member if that is recent enough, otherwise linearizable, unless the read was replaced. */

@@ -3,7 +3,7 @@
 import { keyOfPlace, queueAt } from "./etcd.js";
 import { hold, lose } from "./holding.js";
 import { siblings } from "./joining.js";
-import { leave } from "./leaving.js";
+import { gone, leave } from "./leaving.js";
 import { readAgain, seenBy } from "./reading.js";
 import { may, will, type Step } from "./step.js";
 import {
@@ -24,7 +24,7 @@ import {
 /** Holds a key that may stay, or keeps one. */
 type Tenant = Holding | Kept;
 
-const NO_DEMAND = { watch: undefined, verified: false, wanted: false };
+const NO_DEMAND: Demand = { watch: undefined, verified: false, wanted: false, passes: 0, passed: 0 };
 
 const demandOf = ({ demand }: Tenant): Demand => demand ?? NO_DEMAND;
 
@@ -46,7 +46,8 @@ export function waitsHere(world: World, caller: Caller): boolean {
   if (!caller.setup.sticky) return false;
   const tenant = tenantOf(world, caller);
   if (!tenant) return false;
-  return !demandOf(tenant.state).wanted;
+  const { wanted, passes } = demandOf(tenant.state);
+  return !wanted || passes > 0;
 }
 
 /** A place of the same session stands behind the key, or is about to. */
@@ -96,8 +97,30 @@ export function keepSteps(world: World, caller: Caller, state: Holding): Step[] 
   if (!caller.setup.sticky) return [];
   if (!demand) return state.ownWatch ? [] : [may(caller, "watch joins", watchJoins)];
   if (caller.writing > 0 && !caller.setup.impatient) return [];
-  if (demand.wanted || isFollowed(world, caller)) return [];
-  return [may(caller, "keep", (w, c) => keep(w, c, demand))];
+  if (isFollowed(world, caller)) return [];
+  if (!demand.wanted) return [may(caller, "keep", (w, c) => keep(w, c, demand))];
+  const next = siblings(world, caller).find(({ state: { at } }) => at === "line")?.id;
+  if (next === undefined || !demand.verified || demand.passes === 0) return [];
+  return [may(caller, "pass", (w, c) => pass(w, c, w.callers[next]!))];
+}
+
+/** The holder releases, and the next one that waits in its process takes the lock at once, though somebody else is known to wait. */
+function pass(world: World, caller: Caller, next: Caller): void {
+  const { watch, ...demand } = demandOf(tenant(caller));
+  const place = placeOf(caller);
+  next.place = { ...place, turn: place.turn + 1 };
+  caller.place = undefined;
+  caller.rounds--;
+  caller.state = ended(caller);
+  tell(
+    world,
+    `${caller.label} passes "${caller.setup.name}" on to ${next.label}, without a request: turn ${next.place.turn}`,
+  );
+  const passed = demand.passed + 1;
+  if (passed > (caller.setup.passes ?? 0))
+    breaks(world, "no overtaking", `${passed} callers of the process have overtaken the one that waits`);
+  const passes = demand.passes - (keeps(world, "passes-are-counted") ? 1 : 0);
+  hold(world, next, watch?.position ?? 0, { watch, ...demand, passes, passed });
 }
 
 function keep(world: World, caller: Caller, demand: Demand): void {
@@ -110,7 +133,7 @@ function keep(world: World, caller: Caller, demand: Demand): void {
 function watchJoins(world: World, caller: Caller): void {
   if (caller.state.at !== "holding") return;
   const watch = watchOn(placeOf(caller).key);
-  caller.state = { ...caller.state, demand: { watch, verified: false, wanted: false } };
+  caller.state = { ...caller.state, demand: { ...NO_DEMAND, watch } };
   tell(world, `${caller.label} asks for a watch on who joins behind it`);
 }
 
@@ -175,7 +198,8 @@ function demandRead(world: World, caller: Caller, answer: Position): void {
 
 function wanted(world: World, caller: Caller): void {
   tell(world, `${caller.label} knows that somebody waits`);
-  withDemand(caller, { wanted: true });
+  const passes = caller.state.at === "holding" ? (caller.setup.passes ?? 0) : 0;
+  withDemand(caller, { wanted: true, passes });
 }
 
 interface Heard {
@@ -220,8 +244,7 @@ function ownKeyGone(world: World, caller: Caller): void {
   tell(world, `${caller.label}'s session finds the key that it keeps gone`);
   if (keyOfPlace(world, placeOf(caller))?.deleted === 0)
     breaks(world, "true losses", `it takes ${placeOf(caller).key} for lost, but that lives`);
-  caller.place = undefined;
-  caller.state = ended(caller);
+  gone(world, caller, undefined, ended(caller));
 }
 
 /** The stream has moved, and may have missed a join: a key that is kept leaves, and one that is held leaves with its release. */
@@ -232,7 +255,7 @@ export function demandMoved(world: World, caller: Caller): void {
   if (keeps(world, "kept-key-leaves-with-the-stream")) {
     const leaving = state.at === "kept" || !watch ? undefined : { ...watch, createdAt: 0, position: 0 };
     withRead(caller, undefined);
-    return withDemand(caller, { wanted: true, watch: leaving });
+    return withDemand(caller, { wanted: true, watch: leaving, passes: 0 });
   }
   const now = seenBy(world, sessionOf(world, caller));
   if (watch && watch.createdAt > 0)

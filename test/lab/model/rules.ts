@@ -258,6 +258,13 @@ const RULE_TABLE = {
     scenario: "sticky",
     breaks: "no overtaking",
   },
+  "passes-are-counted": {
+    says: "after a join was heard of, a lock is passed on in its process as often as `local` says",
+    without: "it is passed on as long as a caller waits there",
+    where: "lock/queue/tenure.ts",
+    scenario: "sticky, passes",
+    breaks: "no overtaking",
+  },
   "kept-key-leaves-with-the-stream": {
     says: "a key that is kept leaves when the watch stream moves, and one that is held leaves with its release",
     without: "the watch goes on from now on the other member",

@@ -38,6 +38,8 @@ export interface CallerSetup {
   readonly impatient?: boolean;
   /** Its key may stay with the session after a release. */
   readonly sticky?: boolean;
+  /** `local`: so many callers of its process take the lock before the others that are known to wait. */
+  readonly passes?: number;
   /** `readLock()`. */
   readonly reads?: boolean;
   /** With `priorities`: the lowest one is next. No rank ever changes. */
@@ -136,6 +138,8 @@ const writes = { writes: true };
 const sticky = { sticky: true };
 const STICKY = caller(0, sticky);
 const STICKY_TWICE = caller(0, { ...sticky, ...twice });
+const PASSES = caller(0, { ...sticky, passes: 1 });
+const PASSES_TWICE = caller(0, { ...sticky, ...twice, passes: 1 });
 const reads = { reads: true };
 const downgrades = { downgrades: true };
 const DOWNGRADES = caller(0, downgrades);
@@ -248,6 +252,10 @@ export const SCENARIOS = {
   ),
   "sticky, late requests": scenario([STICKY_TWICE, B], { lateRequests: 1 }),
   "sticky, repeats": scenario([STICKY_TWICE, B], { repeats: 1 }),
+  "sticky, passes": scenario([PASSES_TWICE, PASSES, B]),
+  "sticky, passes, deletions": scenario([PASSES, PASSES, B], { deletions: 1, longHolds: true }),
+  "sticky, passes, losses": scenario([PASSES, PASSES, B], { losses: 1 }),
+  "sticky, passes, moved streams": scenario([PASSES, PASSES, B], { moves: 1 }),
   "sticky, delays": scenario([STICKY, B], { sessions: [DELAYED, LEADING], revokes: 1 }),
   readers: scenario([caller(0, reads), B, caller(2, reads)]),
   downgrades: scenario([DOWNGRADES, READS], { aborts: 1, lostAnswers: 1 }),

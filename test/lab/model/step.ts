@@ -11,6 +11,7 @@ export type Does =
       | "downgrade"
       | "transfer"
       | "keep"
+      | "pass"
       | "take again"
       | "give back"
       | "write arrives"

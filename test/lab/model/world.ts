@@ -171,6 +171,9 @@ export interface Demand {
   /** A read after the watch has shown nobody. */
   readonly verified: boolean;
   readonly wanted: boolean;
+  /** Since then: so many callers of its process may still take the lock first, and so many have. */
+  readonly passes: number;
+  readonly passed: number;
 }
 
 /** It no longer claims anything; the delete of its key is in progress. */

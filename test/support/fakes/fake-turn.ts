@@ -32,9 +32,9 @@ export class WaitingTurn {
   /** How the turn ended. */
   readonly told: string[] = [];
 
-  constructor(from?: From, mode: LockMode = exclusive) {
+  constructor(from?: From, mode: LockMode = exclusive, sticky = false) {
     const lease = this.cluster.lease();
-    this.entry = new QueueEntry({ lease, name: "jobs", n: 1, mode }).confirmed(MINE);
+    this.entry = new QueueEntry({ lease, name: "jobs", n: 1, mode, sticky }).confirmed(MINE);
     const outcome = {
       turnGranted: () => void this.told.push("granted"),
       keyGone: () => void this.told.push("gone"),

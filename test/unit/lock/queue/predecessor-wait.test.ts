@@ -1,4 +1,5 @@
 import { describe, expect, test } from "vitest";
+import { exclusive } from "../../../../src/lock/queue/lock-mode.js";
 import { settle } from "../../../support/fakes/fake-clock.js";
 import { HEADER } from "../../../support/fakes/fake-connection.js";
 import { keyValue } from "../../../support/fakes/fake-member.js";
@@ -94,6 +95,23 @@ describe("a waiter", () => {
 
       expect(waiter.reads).toHaveLength(before);
       expect(waiter.told).toEqual([]);
+    },
+  );
+
+  test.each([
+    ["no key", [], true],
+    ["its key", [MINE], false],
+  ] as const)(
+    "that is over learns from a late answer with %s whether the key that stays can be taken again",
+    async (_, found, isGone) => {
+      const waiter = new WaitingTurn({ ahead: 1 }, exclusive, true);
+      await waiter.watched();
+      waiter.wait.stop();
+      expect(waiter.entry.knownGone).toBe(false);
+
+      await waiter.answerRead(found, { revision: WATCHED + 1n });
+
+      expect([waiter.entry.knownGone, waiter.told]).toEqual([isGone, []]);
     },
   );
 

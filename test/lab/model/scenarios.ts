@@ -253,7 +253,7 @@ export const SCENARIOS = {
   "sticky, late requests": scenario([STICKY_TWICE, B], { lateRequests: 1 }),
   "sticky, repeats": scenario([STICKY_TWICE, B], { repeats: 1 }),
   "sticky, passes": scenario([PASSES_TWICE, PASSES, B]),
-  "sticky, passes, deletions": scenario([PASSES, PASSES, B], { deletions: 1, longHolds: true }),
+  "sticky, a sibling behind, deletions": scenario([STICKY, A, B], { deletions: 1, longHolds: true }),
   "sticky, passes, losses": scenario([PASSES, PASSES, B], { losses: 1 }),
   "sticky, passes, moved streams": scenario([PASSES, PASSES, B], { moves: 1 }),
   "sticky, delays": scenario([STICKY, B], { sessions: [DELAYED, LEADING], revokes: 1 }),

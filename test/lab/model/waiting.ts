@@ -29,6 +29,9 @@ export function wait(world: World, caller: Caller, predecessor: Predecessor | un
   const below = caller.setup.all ? undefined : localPredecessor(world, caller);
   if (below) {
     caller.state = { at: "local", below: below.id };
+    // A key that nobody has leaves.
+    if (below.state.at === "kept")
+      below.state = { ...below.state, demand: { ...below.state.demand, wanted: true } };
     tell(world, `${caller.label} waits for the end of ${below.label}'s place`);
     return;
   }

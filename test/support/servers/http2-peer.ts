@@ -20,7 +20,12 @@ export const TYPES = {
 export type TypeName = keyof typeof TYPES;
 
 export const FLAGS = { NONE: 0, ACK: 1, END_STREAM: 1, END_HEADERS: 4, PADDED: 8, PRIORITY: 0x20 } as const;
-export const SETTINGS = { MAX_CONCURRENT_STREAMS: 3, INITIAL_WINDOW_SIZE: 4, MAX_FRAME_SIZE: 5 } as const;
+export const SETTINGS = {
+  MAX_CONCURRENT_STREAMS: 3,
+  INITIAL_WINDOW_SIZE: 4,
+  MAX_FRAME_SIZE: 5,
+  MAX_HEADER_LIST_SIZE: 6,
+} as const;
 export const CODES = {
   NO_ERROR: 0,
   INTERNAL: 2,

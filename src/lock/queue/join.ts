@@ -356,7 +356,7 @@ function executedAt(entries: readonly QueueEntry[], { ranges }: TxnAnswer): bigi
 function joinedBy(entry: JoinedEntry, own: SessionEntries, { succeeded, ranges }: TxnAnswer): Joined {
   const found = ranges.filter((range) => range !== undefined);
   if (!succeeded || found.length === 0) return { entry, result: UNKNOWN };
-  if (own.joined.length > 1) own.shownBy(entry.mode.readsToJoin(entry), found, entry.revision);
+  if (own.count > 1) own.shownBy(entry.mode.readsToJoin(entry), found, entry.revision);
   const result = entry.mode.joined(entry, found);
   if (result.state === "waiting") entry.foundBefore(result.predecessor.revision);
   return { entry, result, mismatch: entry.mismatchIn(found, true) };

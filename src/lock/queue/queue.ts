@@ -611,7 +611,7 @@ export class Queue {
 
   forgetIfIdle(): void {
     const busy = this.#joining || this.#trying > 0 || this.#waiting > 0 || this.#leaving?.size;
-    if (!busy && this.prioritized?.isEmpty !== false && this.#line.empty && this.own.joined.length === 0)
+    if (!busy && this.prioritized?.isEmpty !== false && this.#line.empty && this.own.count === 0)
       this.owner.forget(this.name);
   }
 }

@@ -10,6 +10,15 @@ import { exclusive, type RangeResult } from "./lock-mode.js";
 
 const NONE: readonly JoinedEntry[] = [];
 
+/** What an answer has shown of the queue. */
+interface Shown {
+  readonly ranges: readonly Range[];
+  readonly results: readonly RangeResult[];
+  readonly revision: bigint;
+}
+/** So many of the last answers are looked at again when a join is answered. */
+const MAX_SHOWN = 16;
+
 /** The numbers of the keys in one directory. */
 interface Numbers {
   /** Released numbers, used before new ones. */
@@ -78,6 +87,10 @@ type Wanted = Partial<
 export class SessionEntries {
   /** Entries that have joined and are not known to be gone, by create revision. */
   #joined: readonly JoinedEntry[] = NONE;
+  /** Entries whose joins are under way. */
+  readonly #joining = new Set<QueueEntry>();
+  /** What was shown meanwhile. */
+  #shown: Shown[] = [];
 
   constructor(
     private readonly lease: Lease,
@@ -95,6 +108,7 @@ export class SessionEntries {
     const n = this.keyNumbers.next(`${pathOf(lease.services, name)}${mode.folder}`);
     const entry = new QueueEntry({ lease, name, n, mode, ...wanted });
     this.keyNumbers.take(entry);
+    this.#joining.add(entry);
     return entry;
   }
 
@@ -109,10 +123,17 @@ export class SessionEntries {
     return entry;
   }
 
-  /** The entry is in the queue. */
+  /** The entry is in the queue, or was: the answer to a later request may have come before that to its join. */
   add(entry: JoinedEntry): void {
+    for (const shown of this.#shown) this.#lookFor(entry, shown);
+    this.#joinEnded(entry);
     const i = this.#joined.findLastIndex(({ revision }) => revision < entry.revision) + 1;
     this.#joined = [...this.#joined.slice(0, i), entry, ...this.#joined.slice(i)];
+  }
+
+  /** With those whose joins are under way. */
+  get count(): number {
+    return this.#joined.length + this.#joining.size;
   }
 
   /** The entries that no release is deleting. A new entry cannot count on waiting for any other. */
@@ -134,12 +155,23 @@ export class SessionEntries {
 
   /** An entry of ours that an answer should contain, and does not, is gone: the answer counts as the event of its deletion. */
   shownBy(ranges: readonly Range[], results: readonly RangeResult[], revision: bigint): void {
-    for (const entry of this.#joined) {
-      // A session may have thousands of readers. The key of a hold matters only if a later one may take it.
-      if ((entry.inUse && !entry.sticky) || entry.leaving || entry.revision >= revision) continue;
-      const isMissing = ranges.some((range, n) => results[n] && entry.isMissingIn(range, results[n]));
-      if (isMissing) this.lease.services.watches.shownGone(entry.key, revision);
-    }
+    const shown = { ranges, results, revision };
+    for (const entry of this.#joined) this.#lookFor(entry, shown);
+    if (this.#joining.size === 0) return;
+    this.#shown.push(shown);
+    if (this.#shown.length > MAX_SHOWN) this.#shown.shift();
+  }
+
+  #lookFor(entry: JoinedEntry, { ranges, results, revision }: Shown): void {
+    // A session may have thousands of readers. The key of a hold matters only if a later one may take it.
+    if ((entry.inUse && !entry.sticky) || entry.leaving || entry.revision >= revision) return;
+    const isMissing = ranges.some((range, n) => results[n] && entry.isMissingIn(range, results[n]));
+    if (isMissing) this.lease.services.watches.shownGone(entry.key, revision);
+  }
+
+  #joinEnded(entry: QueueEntry): void {
+    this.#joining.delete(entry);
+    if (this.#joining.size === 0) this.#shown = [];
   }
 
   remove(entry: QueueEntry): void {
@@ -148,6 +180,7 @@ export class SessionEntries {
 
   /** See KeyNumbers. */
   release(entry: QueueEntry): void {
+    this.#joinEnded(entry);
     this.keyNumbers.release(entry);
   }
 

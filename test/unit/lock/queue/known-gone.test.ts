@@ -2,7 +2,7 @@
 import { afterEach, describe, expect, test, vi } from "vitest";
 import type { CheckedLock } from "../../../../src/base/options/lock.js";
 import { ExclusiveHoldHandle } from "../../../../src/lock/hold/hold.js";
-import { reader, writer } from "../../../../src/lock/queue/lock-mode.js";
+import { exclusive, reader, writer } from "../../../../src/lock/queue/lock-mode.js";
 import { permit } from "../../../../src/lock/queue/permit-mode.js";
 import { LockTable } from "../../../../src/lock/queue/queue.js";
 import { settle } from "../../../support/fakes/fake-clock.js";
@@ -165,6 +165,49 @@ describe("an answer that should show an entry of the session, and does not", () 
 
     queue.own.shownBy([range], results, JOINED + 5n);
     expect(entry.knownGone).toBe(gone);
+  });
+
+  test.each([
+    ["without its key: it isn't granted, and its caller joins again", [], 2],
+    ["with its key: it is granted", [JOINED], 1],
+    ["that is older: it is granted", [], 1, JOINED - 1n],
+  ])("has joined before, and is told of it after an answer %s", async (_, found, joins, at = JOINED + 5n) => {
+    const { queue, txns, joined } = world();
+    const waiter = queue.join();
+    await txns();
+    const kvs = found.map((createRevision) => keyValue({ key: KEY, createRevision }));
+    queue.own.shownBy([ALL], [{ kvs, count: kvs.length, more: false }], at);
+
+    await joined(JOINED);
+    expect(await txns()).toHaveLength(joins);
+    await joined(JOINED + 7n);
+
+    expect(await waiter.granted).toMatchObject({ revision: joins > 1 ? JOINED + 7n : JOINED });
+  });
+
+  test("is remembered for a join of several names whose queue was idle meanwhile", async () => {
+    const { cluster, lease, txns, joined } = world();
+    // The requests of both joins are under way at once.
+    cluster.clock.afterPendingEvents = (run) => cluster.clock.after(0, run);
+    const table = LockTable.of(lease);
+    const wanted = { names: ["jobs", "more"], mode: exclusive, kind: "all", limits: {} } as const;
+    const joining = table.joiner.joinAll(wanted);
+    const [late] = await txns();
+    const waiter = table.queue("jobs").join();
+    await settle();
+    cluster.clock.advance(0);
+    await joined(JOINED + 5n, `${KEY}-2`);
+    const leaving = table.queue("jobs").leave(await waiter.granted);
+    cluster.clock.advance(0);
+    (await txns())
+      .at(-1)!
+      .answer({ succeeded: true, header: { ...HEADER, revision: JOINED + 6n }, ranges: [] });
+    await leaving;
+
+    late!.answer({ succeeded: true, header: { ...HEADER, revision: JOINED }, ranges: [] });
+
+    const [job, other] = await joining;
+    expect([job!.entry.knownGone, other!.entry.knownGone]).toEqual([true, false]);
   });
 
   test("stays known to be gone after an answer that is older than the entry", async () => {

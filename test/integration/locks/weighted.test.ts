@@ -538,6 +538,8 @@ describe("more entries than a join reads", () => {
     const light = await Promise.all(
       Array.from({ length: 70 }, () => weighted(two.holder, name, 100).acquire()),
     );
+    // The watches of their keys begin after a while, each with a read.
+    await until(async () => ((await counted.read())["Range"] ?? 0) >= light.length);
     const costs: unknown[] = [];
     for (let time = 0; time < 3; time++) {
       const again = await meter(two.etcd.member);

@@ -144,14 +144,14 @@ describe("the wait for the lock", () => {
     await new Mutex(cluster, "taken").withLock(async (lock) => {
       const owner = `${os.hostname()}:${process.pid}`;
       const [wait, attempt] = await Promise.all([
-        run(["taken", "--wait", "500ms", ...script("echo started")]),
+        run(["taken", "--wait", "2s", ...script("echo started")]),
         run(["taken", "--try", ...script("echo started")]),
       ]);
 
       expect([wait.code, attempt.code]).toEqual([75, 75]);
       expect(wait.stdout + attempt.stdout).toBe("");
       expect(wait.stderr).toMatch(
-        /^leasehold: .*\n(leasehold: Lock "taken" not acquired within 500 ms.*\n)?$/m,
+        /^leasehold: .*\n(leasehold: Lock "taken" not acquired within 2000 ms.*\n)?$/m,
       );
       expect(attempt.stderr).toBe(`leasehold: lock "taken" is taken: held by ${owner}\n`);
       expect(await keysOf("taken")).toEqual([expect.objectContaining({ key: lock.key })]);

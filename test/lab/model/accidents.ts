@@ -3,7 +3,7 @@ import { covers, deleteKeys, execute } from "./etcd.js";
 import { joinUnanswered } from "./joining.js";
 import { leave, leaveUnanswered } from "./leaving.js";
 import { endLease, loseSession, moveStream } from "./sessions.js";
-import { accident, type Step } from "./step.js";
+import { accident, may, type Step } from "./step.js";
 import { keeps, sessionOf, tell, type Caller, type Session, type Txn, type World } from "./world.js";
 
 /** What may go wrong or be done to a client: each as often as the scenario allows. */
@@ -77,9 +77,11 @@ function purge(world: World, name: string): void {
 }
 
 function toCaller(world: World, caller: Caller): Step[] {
-  const { id, state, gaveUp } = caller;
+  const { id, state, gaveUp, asked } = caller;
   const waits = ["line", "again", "joining", "local", "waiting"].includes(state.at);
   const steps = waits && !gaveUp ? accident(world, "aborts", (w) => abort(w, w.callers[id]!), id) : [];
+  // Its time is short.
+  if (asked && waits && !gaveUp) steps.push(may(caller, "give up", abort));
   if (!("call" in state) || !state.call) return steps;
   const { answer } = state.call;
   steps.push(...accident(world, "repeats", (w) => copyIsLate(w, w.callers[id]!), id));

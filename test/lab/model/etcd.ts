@@ -33,6 +33,10 @@ const livingKey = (world: World, key: string): Key | undefined =>
 export const keyOfPlace = (world: World, { key, revision }: Place): Key | undefined =>
   world.keys.find((other) => other.key === key && other.created === revision);
 
+/** As its value says, which begins with its caller. */
+export const mayBeKept = (world: World, { value, delays }: Key): boolean =>
+  delays === undefined && world.callers[value >> 4]?.setup.sticky === true;
+
 /** The result of a range "the last places up to and including mine". */
 export function positionAt(world: World, name: string, place: Place, revision: number): Position {
   if (isReaders(place.key)) return readersPositionAt(world, name, place, revision);
@@ -48,6 +52,7 @@ export function positionAt(world: World, name: string, place: Place, revision: n
     predecessor: last && {
       ...{ key: last.key, revision: last.created, holder: before.length === 1 },
       isFar: before.length > 3,
+      ...(before.length === 1 && mayBeKept(world, last) && { mayBeKept: true }),
       before: next && { key: next.key, revision: next.created, holder: before.length === 2 },
     },
   };
@@ -197,9 +202,10 @@ function otherwise(world: World, txn: Txn): Answer {
     return { ...refused, first, queue: queueAt(world, txn.name) };
   }
   const own = livingKey(world, txn.key);
+  const first = txn.is === "try" && txn.asks ? firstAt(world, txn.name, world.revision) : undefined;
   if (txn.is === "downgrade") tell(world, `etcd finds no ${txn.key} to put again`);
   else tell(world, own ? `etcd finds ${txn.key} there already` : "etcd puts nothing: the queue is not empty");
-  return { ...refused, own };
+  return { ...refused, own, first };
 }
 
 /** Deletes the living keys for which `which` is true, all in one revision. */

@@ -1,3 +1,4 @@
+import { mayBeKept } from "./etcd.js";
 import { hold } from "./holding.js";
 import { gone, leave } from "./leaving.js";
 import { loseSession } from "./sessions.js";
@@ -12,6 +13,7 @@ import {
   tell,
   type Answer,
   type Caller,
+  type Key,
   type Txn,
   type World,
 } from "./world.js";
@@ -39,16 +41,17 @@ function isNext(world: World, { id, places }: Caller): boolean {
 
 const directoryOf = ({ name, reads }: CallerSetup): string => (reads ? `${name}/read` : name);
 
-const isInLine = ({ setup }: Caller): boolean => !setup.tries && !setup.all;
+const isInLine = (caller: Caller): boolean => !tries(caller) && !caller.setup.all;
+
+const tries = ({ setup, asked }: Caller): boolean => setup.tries === true && !asked;
 
 /** `lock()` or `tryLock()`: a new place under the first free number. */
 export function ask(world: World, caller: Caller): void {
-  const { tries, all } = caller.setup;
   const value = caller.id * 16 + caller.places;
   caller.places++;
   caller.place = { key: freeKey(world, caller), value, revision: 0, unanswered: 0, turn: 1 };
   caller.state = { at: "joining", call: { txn: joinTxn(world, caller), answer: undefined } };
-  const what = tries || all ? "tries to lock" : "asks to lock";
+  const what = isInLine(caller) ? "asks to lock" : "tries to lock";
   tell(world, `${caller.label} ${what} "${caller.setup.name}" with key ${caller.place.key}`);
 }
 
@@ -63,20 +66,21 @@ function freeKey(world: World, caller: Caller): string {
 }
 
 function joinTxn(world: World, caller: Caller): Txn {
-  const { name, tries, all } = caller.setup;
+  const { name, asks } = caller.setup;
   const { key, value } = placeOf(caller);
   // The session's own last place is the predecessor then: the other places need not be read.
   const behindOurs =
     !caller.setup.reads && siblings(world, caller).some(({ place }) => place && place.revision > 0);
   const { lease } = sessionOf(world, caller);
-  const is = tries || all ? "try" : "join";
-  return { is, name, key, value, lease, created: 0, asks: is === "join" && !behindOurs };
+  const is = isInLine(caller) ? "join" : "try";
+  const shows = is === "join" ? !behindOurs : asks === true;
+  return { is, name, key, value, lease, created: 0, asks: shows };
 }
 
 export function joinAnswered(world: World, caller: Caller, answer: Answer): void {
   tell(world, `${caller.label} gets the answer`);
   if (answer.leaseGone) return loseSession(world, sessionOf(world, caller));
-  if (!confirm(world, caller, answer)) return refused(world, caller);
+  if (!confirm(world, caller, answer)) return refused(world, caller, answer.first);
   if (caller.gaveUp) return leave(world, caller, { releases: false });
   const { position } = answer;
   const alone = triedAlone(caller) || (position?.mine === true && !position.predecessor);
@@ -85,8 +89,8 @@ export function joinAnswered(world: World, caller: Caller, answer: Answer): void
 }
 
 /** Whether the transaction puts the place into an empty queue only. `lockAll()` joins with another one if that is not empty. */
-const triedAlone = ({ setup, state }: Caller): boolean =>
-  setup.tries === true || (state.at === "joining" && state.call.txn.is === "try");
+const triedAlone = (caller: Caller): boolean =>
+  tries(caller) || (caller.state.at === "joining" && caller.state.call.txn.is === "try");
 
 /** If the place is in the queue, this is its create revision. */
 function confirm(world: World, caller: Caller, answer: Answer): boolean {
@@ -107,15 +111,31 @@ function confirm(world: World, caller: Caller, answer: Answer): boolean {
  * The queue is not empty, or the key exists with another value: that of a late put, or of another process with the same
  * lease.
  */
-function refused(world: World, caller: Caller): void {
-  const { state, gaveUp, setup } = caller;
+function refused(world: World, caller: Caller, first: Key | undefined): void {
+  const { state, gaveUp } = caller;
   const tried = state.at === "joining" && state.call.txn.is === "try";
-  if (setup.tries || (tried && gaveUp)) return gone(world, caller, undefined);
+  if (tries(caller) && first && !gaveUp && mayAsk(world, caller, first)) return askFor(world, caller, first);
+  if (tries(caller) || (tried && gaveUp)) return gone(world, caller, undefined);
   if (tried) return joinAfterTry(world, caller, state.call.txn);
   const { key } = placeOf(caller);
   doubt(world, caller, key);
   tell(world, `${key} is not the one that it has put`);
   caller.place = undefined;
+  ask(world, caller);
+}
+
+/** A join makes a session give back a key that nobody has. */
+const mayAsk = (world: World, caller: Caller, key: Key): boolean =>
+  key.lease !== sessionOf(world, caller).lease &&
+  mayBeKept(world, key) &&
+  !siblings(world, caller).some(({ place }) => place);
+
+function askFor(world: World, caller: Caller, { key }: Key): void {
+  const { key: own, unanswered } = placeOf(caller);
+  if (unanswered > 0) doubt(world, caller, own);
+  tell(world, `nobody may have ${key}: it joins behind it for a while`);
+  caller.place = undefined;
+  caller.asked = true;
   ask(world, caller);
 }
 

@@ -31,6 +31,8 @@ export interface CallerSetup {
   readonly rounds: number;
   /** `tryLock()` instead of `lock()`. */
   readonly tries?: boolean;
+  /** A try that a key in the way refuses which may stay with its session joins behind that one for a while: it leaves if nobody has it. */
+  readonly asks?: boolean;
   /** `lockAll()` with this name: it tries, then joins with the same key, and waits behind its own session as behind others. */
   readonly all?: boolean;
   readonly writes?: boolean;
@@ -133,6 +135,7 @@ const B = caller(1);
 const C = caller(2);
 const twice = { rounds: 2 };
 const tries = { tries: true };
+const asks = { ...tries, asks: true };
 const all = { all: true };
 const writes = { writes: true };
 const sticky = { sticky: true };
@@ -256,6 +259,10 @@ export const SCENARIOS = {
   "sticky, a sibling behind, deletions": scenario([STICKY, A, B], { deletions: 1, longHolds: true }),
   "sticky, passes, losses": scenario([PASSES, PASSES, B], { losses: 1 }),
   "sticky, passes, moved streams": scenario([PASSES, PASSES, B], { moves: 1 }),
+  "sticky, asked by a try": scenario([STICKY_TWICE, caller(1, asks)], { lostAnswers: 1 }),
+  "sticky, asked by a try, a sibling": scenario([STICKY, caller(1, asks), B]),
+  "sticky, asked by a try, late requests": scenario([STICKY, caller(1, asks)], { lateRequests: 1 }),
+  "sticky, asked by a try, deletions": scenario([STICKY, caller(1, asks)], { deletions: 1, longHolds: true }),
   "sticky, delays": scenario([STICKY, B], { sessions: [DELAYED, LEADING], revokes: 1 }),
   readers: scenario([caller(0, reads), B, caller(2, reads)]),
   downgrades: scenario([DOWNGRADES, READS], { aborts: 1, lostAnswers: 1 }),

@@ -14,6 +14,7 @@ export type Does =
       | "pass"
       | "take again"
       | "give back"
+      | "give up"
       | "write arrives"
     )
   /** The client of a caller that waits or holds. */

@@ -48,9 +48,11 @@ export function wait(world: World, caller: Caller, predecessor: Predecessor | un
     seenAt: placeOf(caller).revision,
     read: undefined,
   };
-  if (predecessor && !caller.setup.foreign && keeps(world, "watch-before-read"))
-    follow(world, caller, turn, predecessor);
-  else look(world, caller, turn);
+  if (!predecessor || caller.setup.foreign || !keeps(world, "watch-before-read"))
+    return look(world, caller, turn);
+  const following = follow(world, caller, turn, predecessor);
+  // A read that goes with the watches most often shows its end, or verifies them.
+  if (predecessor.mayBeKept) look(world, caller, following);
 }
 
 /**

@@ -88,8 +88,10 @@ export interface Predecessor {
   readonly isFar: boolean;
   /** It is a writer before a reader: it may become a reader. */
   readonly mayDowngrade?: boolean;
+  /** Its key may stay with its session after a release: then it ends about now. */
+  readonly mayBeKept?: boolean;
   /** The place before it, if one is known. */
-  readonly before: Omit<Predecessor, "before" | "isFar" | "mayDowngrade"> | undefined;
+  readonly before: Omit<Predecessor, "before" | "isFar" | "mayDowngrade" | "mayBeKept"> | undefined;
 }
 
 /** A call in progress: sent, then executed (the answer exists), then answered. */
@@ -223,6 +225,8 @@ export interface Caller {
   state: State;
   /** It no longer waits, but its join is in progress. */
   gaveUp: boolean;
+  /** Its try was refused, and it has joined behind the key in the way. */
+  asked?: boolean;
   /** The fence of a write that it decided on while it held, with its turn: see `tokenOf`. 0 = none. */
   writing: number;
 }

@@ -60,9 +60,9 @@ export type { Hold, Lock } from "./lock/hold/hold.js";
 export type { WriteLock } from "./lock/hold/write-lock.js";
 export type { Member, MemberOptions, MembershipState } from "./recipes/members/member.js";
 export type { ShardOwner, ShardOwners } from "./recipes/shards/view.js";
-export type { Leader } from "./recipes/election/election.js";
+export type { Leader } from "./recipes/election/leader.js";
 export type { CandidateOptions, ElectionCandidate, TransferTarget } from "./recipes/election/candidates.js";
-export type { Leadership } from "./recipes/election/election.js";
+export type { Leadership } from "./recipes/election/leadership.js";
 export type {
   CloseOptions,
   LockOptions,

@@ -1,9 +1,12 @@
 // The candidates of an election, and what they say of themselves. The queue has their order, and their values are their own, so a
 // candidate with one of the options below has a second key, beside the queue, on the same lease. It's put by the transaction of its
 // join: its modification revision is the create revision of the entry, and of no other one.
+import { EtcdUnavailableError } from "../../errors.js";
 import type { KeyValue, Range } from "../../etcd/port.js";
 import type { RangesAnswer } from "../../etcd/ranges.js";
+import type { CallPolicy } from "../../etcd/retry.js";
 import {
+  type CheckedWait,
   checkBoolean,
   checkFunction,
   checkInteger,
@@ -15,6 +18,9 @@ import {
 import { aboutKey, aboutRange, delayedBy, prefixOf } from "../../keys.js";
 import { isLockValue } from "../../kinds.js";
 import { type RangeResult, queueRange } from "../../lock/queue/lock-mode.js";
+import type { EtcdServices } from "../../lock/session/connection.js";
+import { atCaller } from "../../base/util/own-context.js";
+import { settleWithin } from "../../base/util/settle.js";
 
 /** A candidate of an election, leading or waiting, as every client reads it. */
 export interface ElectionCandidate {
@@ -222,4 +228,24 @@ export function checkTarget(to: unknown): TransferTarget {
   const { key, revision } = to as Partial<ElectionCandidate>;
   if (typeof key !== "string" || typeof revision !== "bigint") throw typeError("to", rule, to);
   return { key, revision };
+}
+
+/** Default `timeoutMs` of `leader()`, and of other reads. */
+export const READ_TIMEOUT_MS = 5000;
+
+/** The queue of an election, oldest first. */
+export async function readQueue(
+  services: EtcdServices,
+  path: string,
+  { what, policy, wait }: { readonly what: string; readonly policy: CallPolicy; readonly wait: CheckedWait },
+): Promise<readonly QueuedKey[]> {
+  const { client } = services;
+  const { signal, timeoutMs = READ_TIMEOUT_MS } = wait;
+  const limits = { giveUpMs: timeoutMs, limitIsGiven: wait.timeoutMs !== undefined };
+  const reading = client.ranges(candidateRanges(path), { ...policy, ...limits });
+  const settled = settleWithin(reading, { signal, timeoutMs }, services, {
+    onTimeout: () => new EtcdUnavailableError(what, client.hosts.whyUnanswered(timeoutMs)),
+  });
+  const { ranges } = await atCaller(settled);
+  return queuedKeys(path, ranges);
 }

@@ -18,15 +18,9 @@ import type { LockOptions, SessionOptions } from "../../lock/session/session-opt
 import { electionChannel } from "../../base/telemetry/channels.js";
 import { type Clock, pause } from "../../base/util/clock.js";
 import { queueMicrotask } from "../../base/util/own-context.js";
-import {
-  type Candidate,
-  Election,
-  type Leader,
-  type Leadership,
-  type LeadershipHandle,
-  publishElection,
-  sameLeader,
-} from "./election.js";
+import { Election } from "./election.js";
+import { type Leader, sameLeader } from "./leader.js";
+import { type Candidate, type Leadership, type LeadershipHandle, publishElection } from "./leadership.js";
 import { CANDIDATE_OPTIONS, type CandidateOptions, checkCandidateOptions } from "./candidates.js";
 import {
   type CheckedHealth,

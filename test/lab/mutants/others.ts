@@ -212,7 +212,7 @@ export const OTHERS: readonly Mutant[] = [
     wrong: "proclaims without comparing the revisions of its key",
     patches: [
       {
-        file: "recipes/election/election.js",
+        file: "recipes/election/leadership.js",
         from: '                { kind: "created at", key, revision },\n                { kind: "modified at", key, revision: this.#modified },\n',
         to: "",
       },
@@ -236,7 +236,7 @@ export const OTHERS: readonly Mutant[] = [
     wrong: "tells observers the candidate that came last as the leader",
     patches: [
       {
-        file: "recipes/election/election.js",
+        file: "recipes/election/leader.js",
         from: "const [first, second] = keys.values();",
         to: "const [first, second] = [...keys.values()].reverse();",
       },

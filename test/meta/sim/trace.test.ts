@@ -86,7 +86,7 @@ describe("the trace of a simulated run", { timeout: 300_000 }, () => {
       /sends the proclaim of .*, guarded by revision \d+: its client knows \d+/,
     ],
   ])("is no path of the model if %s", async (name, patch, said) => {
-    const patches = [{ file: "recipes/election/election.js", ...patch }];
+    const patches = [{ file: "recipes/election/leadership.js", ...patch }];
     const broken = await buildOf({ name: name.replaceAll(" ", "-"), patches });
     const { rejected } = await tracedRun("2", broken, ELECTION);
     expect(rejected).toMatch(said);

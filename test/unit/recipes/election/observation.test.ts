@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { EtcdRefusedError } from "../../../../src/errors.js";
 import type { KeyValue } from "../../../../src/etcd/port.js";
-import { Observation } from "../../../../src/recipes/election/election.js";
+import { Observation } from "../../../../src/recipes/election/leader.js";
 import { settle } from "../../../support/fakes/fake-clock.js";
 import { FakeCluster, HEADER } from "../../../support/fakes/fake-connection.js";
 import { keyValue } from "../../../support/fakes/fake-member.js";

@@ -169,7 +169,12 @@ class BatchRequest {
 
   /** The error of a transaction whose caller gave up. */
   givenUp(): UnansweredError {
-    return gaveUp(this.#sent, this.#host);
+    return gaveUp(this.#inDoubt, this.#host);
+  }
+
+  /** Whether a transaction that leaves may be executed. One that is not sent yet may be, as long as others wait for the request. */
+  get #inDoubt(): boolean {
+    return this.#sent || this.#waiting > 1;
   }
 
   succeed(answers: readonly TxnAnswer[]): void {
@@ -214,7 +219,7 @@ class BatchRequest {
   /** Fails as if `pending` had been alone: it is repeated and does not wait for the answers of the others. */
   #tooLate(pending: PendingTxn, limitMs: number): void {
     const why = `no ${this.#sent ? "answer" : "connection"} within ${Math.round(limitMs)} ms`;
-    pending.fail(new UnansweredError(why, { inDoubt: this.#sent, host: this.#host }));
+    pending.fail(new UnansweredError(why, { inDoubt: this.#inDoubt, host: this.#host }));
   }
 }
 

@@ -54,26 +54,29 @@ export class SuspendClock {
   constructor(
     private readonly wall: () => number,
     private readonly uptimeMs: () => number,
+    private readonly monotonic: () => number,
   ) {}
 
+  /** `monotonic`: that clock, just read. */
   at(monotonic: number): number {
     const ahead = this.wall() - monotonic;
     const isSteady = Math.abs(ahead - this.#ahead) < WALL_STEP_MS && monotonic - this.#readAt < REREAD_MS;
-    if (!isSteady) {
-      this.#ahead = ahead;
-      this.#readAt = monotonic;
-      this.#uptimeMs = this.uptimeMs();
-    }
-    return this.#uptimeMs + monotonic - this.#readAt;
+    if (isSteady) return this.#uptimeMs + monotonic - this.#readAt;
+    this.#uptimeMs = this.uptimeMs();
+    this.#readAt = monotonic;
+    // If the process stood still meanwhile, nobody knows when the file was read: nothing can be added to it.
+    this.#ahead = this.monotonic() - monotonic < WALL_STEP_MS ? ahead : NaN;
+    return this.#uptimeMs;
   }
 }
 
-const linux = new SuspendClock(Date.now, () => uptime() * 1000);
+const monotonicMs = (): number => performance.now();
+const linux = new SuspendClock(Date.now, () => uptime() * 1000, monotonicMs);
 /** Elsewhere, `os.uptime()` may follow the wall clock: that one is used, openly. */
 const suspendMs = process.platform === "linux" ? (at: number) => linux.at(at) : () => Date.now();
 
 function now(): Moment {
-  const monotonic = performance.now();
+  const monotonic = monotonicMs();
   return { monotonic, suspend: suspendMs(monotonic) };
 }
 
@@ -105,7 +108,7 @@ class SystemTimer implements Timer {
 
 export const systemClock: Clock = {
   now,
-  monotonic: () => performance.now(),
+  monotonic: monotonicMs,
   date: () => new Date(),
   after(delayMs, run) {
     // Node's timers fire immediately above this limit; callers that wait longer check again.

@@ -275,10 +275,10 @@ export class PredecessorWait implements TurnListener, Timed {
     );
   }
 
-  /** The wait is over, but a key that stays with the session is taken again, if it is there. */
+  /** The wait is over, but a key that stays with the session is taken again, if it is there. Once it has left, it may be that of another entry. */
   #answeredLate({ ranges, header }: RangesAnswer): void {
     const { entry } = this;
-    if (entry.sticky && entry.mode.positionOf(entry, ranges) === "gone")
+    if (entry.sticky && !entry.leaving && entry.mode.positionOf(entry, ranges) === "gone")
       entry.lease.services.watches.shownGone(entry.key, header.revision);
   }
 

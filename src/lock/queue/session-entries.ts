@@ -15,6 +15,8 @@ interface Shown {
   readonly ranges: readonly Range[];
   readonly results: readonly RangeResult[];
   readonly revision: bigint;
+  /** Of the last entry that was made before. */
+  readonly made: number;
 }
 /** So many of the last answers are looked at again when a join is answered. */
 const MAX_SHOWN = 16;
@@ -87,10 +89,11 @@ type Wanted = Partial<
 export class SessionEntries {
   /** Entries that have joined and are not known to be gone, by create revision. */
   #joined: readonly JoinedEntry[] = NONE;
-  /** Entries whose joins are under way. */
-  readonly #joining = new Set<QueueEntry>();
-  /** What was shown meanwhile. */
+  /** Entries whose joins are under way, by the order in which they were made. */
+  readonly #joining = new Map<QueueEntry, number>();
+  /** What was shown meanwhile. To a younger entry it says nothing: a restored etcd has lower revisions. */
   #shown: Shown[] = [];
+  #made = 0;
 
   constructor(
     private readonly lease: Lease,
@@ -108,7 +111,7 @@ export class SessionEntries {
     const n = this.keyNumbers.next(`${pathOf(lease.services, name)}${mode.folder}`);
     const entry = new QueueEntry({ lease, name, n, mode, ...wanted });
     this.keyNumbers.take(entry);
-    this.#joining.add(entry);
+    this.#joining.set(entry, ++this.#made);
     return entry;
   }
 
@@ -125,7 +128,8 @@ export class SessionEntries {
 
   /** The entry is in the queue, or was: the answer to a later request may have come before that to its join. */
   add(entry: JoinedEntry): void {
-    for (const shown of this.#shown) this.#lookFor(entry, shown);
+    const made = this.#joining.get(entry) ?? Infinity;
+    for (const shown of this.#shown) if (made <= shown.made) this.#lookFor(entry, shown);
     this.#joinEnded(entry);
     const i = this.#joined.findLastIndex(({ revision }) => revision < entry.revision) + 1;
     this.#joined = [...this.#joined.slice(0, i), entry, ...this.#joined.slice(i)];
@@ -155,9 +159,9 @@ export class SessionEntries {
 
   /** An entry of ours that an answer should contain, and does not, is gone: the answer counts as the event of its deletion. */
   shownBy(ranges: readonly Range[], results: readonly RangeResult[], revision: bigint): void {
-    const shown = { ranges, results, revision };
+    const shown = { ranges, results, revision, made: this.#made };
     for (const entry of this.#joined) this.#lookFor(entry, shown);
-    if (this.#joining.size === 0) return;
+    if (this.#joining.size === 0 || ranges.length === 0) return;
     this.#shown.push(shown);
     if (this.#shown.length > MAX_SHOWN) this.#shown.shift();
   }
@@ -175,6 +179,7 @@ export class SessionEntries {
   }
 
   remove(entry: QueueEntry): void {
+    entry.leaves();
     this.#joined = this.#joined.filter((other) => other !== entry);
   }
 

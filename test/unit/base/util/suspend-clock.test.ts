@@ -7,13 +7,18 @@ class Machine {
   #suspended = 0;
   #steps = 1_700_000_000_000;
   readings = 0;
+  /** So long the process stands still within the next reading of the file, before it. */
+  standsStillMs = 0;
   readonly clock = new SuspendClock(
     () => Math.floor(this.monotonic + this.#suspended + this.#steps),
     () => {
       this.readings++;
+      this.monotonic += this.standsStillMs;
+      this.standsStillMs = 0;
       // Node reads it from a text with two decimals.
       return Math.floor(this.uptime / 10) * 10;
     },
+    () => this.monotonic,
   );
 
   get uptime(): number {
@@ -74,6 +79,17 @@ test("a step of the wall clock does not change it, and costs one reading", () =>
     expectRight();
     expect(machine.readings).toBe(readings + 1);
   }
+});
+
+test("a process that stands still within a reading does not run ahead of it afterwards", () => {
+  machine.monotonic += 1000;
+  machine.standsStillMs = 700;
+  machine.clock.at(machine.monotonic);
+  machine.monotonic += 10;
+  expectRight();
+  machine.monotonic += 200;
+  machine.suspend(600);
+  expectRight();
 });
 
 test("a step of the wall clock that undoes a suspend hides it for a second at most", () => {

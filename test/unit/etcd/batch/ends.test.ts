@@ -183,6 +183,29 @@ describe("the end of one of a batch", () => {
     expect(airport.cluster.clock.timers).toBe(0);
   });
 
+  test("before the request is sent leaves it in doubt, for the others take it along: all but the last one", async () => {
+    const airport = new Airport();
+    airport.cluster.reachable = false;
+    const callers = [new AbortController(), new AbortController()];
+    const unanswered: string[] = [];
+    const policyOf = (name: string) => ({ onUnanswered: () => void unanswered.push(name) });
+    const ended = [
+      ...airport.send(["a"], { ...policyOf("a"), signal: callers[0]!.signal }),
+      ...airport.send(["b"], { ...policyOf("b"), giveUpMs: 100, attemptMs: 100 }),
+      ...airport.send(["c"], { ...policyOf("c"), signal: callers[1]!.signal }),
+    ];
+    await airport.turn();
+    expect(airport.out.map(namesOf)).toEqual([["a", "b", "c"]]);
+
+    callers[0]!.abort();
+    await airport.cluster.clock.pass(100);
+    expect(unanswered).toEqual(["a", "b"]);
+    callers[1]!.abort();
+    await Promise.all(ended);
+
+    expect([unanswered, airport.out[0]!.options.signal?.aborted]).toEqual([["a", "b"], true]);
+  });
+
   test("by its own time limit leaves the others theirs; its repetition does not wait for them", async () => {
     let unanswered = 0;
     const { airport, ended, batch } = await batchOf(

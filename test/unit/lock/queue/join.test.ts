@@ -165,3 +165,26 @@ describe("a join that follows a release", () => {
     await expect(next.granted).rejects.toMatchObject({ code: "SESSION_LOST" });
   });
 });
+
+test("a try that ends before its request is sent, which takes along another join, deletes its key", async () => {
+  const cluster = new FakeCluster({ hosts: "a:1" });
+  cluster.reachable = false;
+  const table = LockTable.of(cluster.lease());
+  const tried = table.queue("a").tryJoin({ giveUpMs: 100 });
+  void table.queue("b").join();
+  await settle();
+  const [request] = cluster.member.of("batch");
+  expect(txnsOf(request!)).toHaveLength(2);
+
+  await Promise.all([expect(tried).rejects.toThrow(), cluster.clock.pass(100)]);
+  // The connection opens.
+  const answer = { succeeded: true, header: HEADER, ranges: [] };
+  request!.answer([answer, answer]);
+  cluster.clock.after(0, () => undefined);
+  await cluster.clock.pass(0);
+
+  const deletes = (["txn", "batch"] as const)
+    .flatMap((method) => cluster.member.of(method).flatMap(txnsOf))
+    .flatMap(({ success }) => success.flatMap((each) => (each.kind === "delete" ? [each.key] : [])));
+  expect(deletes).toEqual([`a/${LEASE_ID.toString(16)}`]);
+});

@@ -210,6 +210,22 @@ describe("an answer that should show an entry of the session, and does not", () 
     expect([job!.entry.knownGone, other!.entry.knownGone]).toEqual([true, false]);
   });
 
+  test("was made after the answer, of an etcd that was restored since: it is granted", async () => {
+    const { cluster, lease, queue, txns, joined } = world();
+    cluster.clock.afterPendingEvents = (run) => cluster.clock.after(0, run);
+    const wanted = { names: ["jobs", "more"], mode: exclusive, kind: "all", limits: {} } as const;
+    void LockTable.of(lease).joiner.joinAll(wanted);
+    await txns();
+    queue.own.shownBy([ALL], [{ kvs: [], count: 0, more: false }], JOINED + 1000n);
+    const waiter = queue.join();
+    await settle();
+    cluster.clock.advance(0);
+
+    await joined(JOINED, `${KEY}-2`);
+
+    expect(await waiter.granted).toMatchObject({ revision: JOINED, knownGone: false });
+  });
+
   test("stays known to be gone after an answer that is older than the entry", async () => {
     const { queue, joined, deleted } = world();
     const waiter = queue.join();

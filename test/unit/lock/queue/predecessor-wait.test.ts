@@ -115,6 +115,17 @@ describe("a waiter", () => {
     },
   );
 
+  test("that is over learns nothing from a late answer after its key has left: another entry may have the key", async () => {
+    const waiter = new WaitingTurn({ ahead: 1 }, exclusive, true);
+    await waiter.watched();
+    waiter.wait.stop();
+    waiter.entry.leaves();
+
+    await waiter.answerRead([], { revision: WATCHED + 1n });
+
+    expect(waiter.entry.knownGone).toBe(false);
+  });
+
   test("reports that its place is gone when the read does not find it", async () => {
     const waiter = new WaitingTurn({ ahead: 1 });
     await waiter.watched();

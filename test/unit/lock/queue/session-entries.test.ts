@@ -54,6 +54,16 @@ describe("the keys of a session's places under one name", () => {
     expect([places.make().n, places.make().n]).toEqual([1, 2]);
   });
 
+  test("have left when they are no longer among the session's, whatever has ended them", () => {
+    const places = own();
+    const entry = joined(places, 5n);
+    expect(entry.leaving).toBe(false);
+
+    places.remove(entry);
+
+    expect(entry.leaving).toBe(true);
+  });
+
   test("are known to be gone by an answer without them, also while a hold has the key that may be taken again", () => {
     const places = own();
     const entries = [places.make(), places.make({ sticky: true })].map((entry, n) =>

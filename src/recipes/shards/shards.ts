@@ -140,6 +140,8 @@ class ShardGroup {
   /** When one should have moved, the last time. */
   #wantedAt = -Infinity;
   #pacing: Timer | undefined;
+  /** A pause has ended, and nothing has moved since. */
+  #paced = false;
   #end: () => void = () => undefined;
   #closed: Promise<void> | undefined;
   #drained: (() => void) | undefined;
@@ -333,7 +335,9 @@ class ShardGroup {
     const { clock } = this.#services;
     const since = this.#wantedAt;
     this.#wantedAt = clock.monotonic();
-    const isFirst = this.#wantedAt > since + 2 * FIRST_MOVE_MS;
+    // However late a busy process comes to it: the moves that a pause has let go are no first ones.
+    const isFirst = !this.#paced && this.#wantedAt > since + 2 * FIRST_MOVE_MS;
+    this.#paced = false;
     if (isFirst) this.#movesLeft = 0;
     if (this.#movesLeft > 0) {
       this.#movesLeft--;
@@ -341,6 +345,7 @@ class ShardGroup {
     }
     this.#pacing ??= clock.pace(isFirst ? FIRST_MOVE_MS : MOVE_EVERY_MS, () => {
       this.#pacing = undefined;
+      this.#paced = true;
       this.#together = isFirst ? 1 : Math.min(2 * this.#together, MOST_TOGETHER);
       this.#movesLeft = this.#together;
       this.#reconcileSoon();

@@ -38,8 +38,11 @@ export async function runParts(parts: Parts): Promise<number> {
   const started = performance.now();
   let broken = 0;
   const work = async (): Promise<void> => {
-    for (let part = waiting.shift(); part !== undefined; part = waiting.shift())
-      broken += await runPart(part, run);
+    for (let part = waiting.shift(); part !== undefined; part = waiting.shift()) {
+      // `broken += await …` would read the sum before the part has run, and lose what other parts add meanwhile.
+      const found = await runPart(part, run);
+      broken += found;
+    }
   };
   await Promise.all(Array.from({ length: parts.jobs }, work));
   const perSecond = (seeds / ((performance.now() - started) / 1000)).toFixed(1);

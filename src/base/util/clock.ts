@@ -64,7 +64,7 @@ export class SuspendClock {
     if (isSteady) return this.#uptimeMs + monotonic - this.#readAt;
     this.#uptimeMs = this.uptimeMs();
     this.#readAt = monotonic;
-    // If the process stood still meanwhile, nobody knows when the file was read: nothing can be added to it.
+    // If the process stood still meanwhile, the time of the reading is unknown, so the next call reads again.
     this.#ahead = this.monotonic() - monotonic < WALL_STEP_MS ? ahead : NaN;
     return this.#uptimeMs;
   }

@@ -31,7 +31,7 @@ export interface CallerSetup {
   readonly rounds: number;
   /** `tryLock()` instead of `lock()`. */
   readonly tries?: boolean;
-  /** A try that a key in the way refuses which may stay with its session joins behind that one for a while: it leaves if nobody has it. */
+  /** A refused try joins for a while behind the key in the way, if that may stay with its session. */
   readonly asks?: boolean;
   /** `lockAll()` with this name: it tries, then joins with the same key, and waits behind its own session as behind others. */
   readonly all?: boolean;

@@ -83,7 +83,7 @@ export default defineConfig({
       project("alone", 3, { include: ALONE, maxWorkers: 3 }),
       project("slow", 2, { include: ["test/slow/**/*.test.ts"] }),
       project("meta", 2, { include: ["test/{meta,package}/**/*.test.ts"] }),
-      project("slow-alone", 3, { include: SLOW_ALONE, maxWorkers: 1 }),
+      project("slow-alone", 4, { include: SLOW_ALONE, maxWorkers: 1 }),
       project("apart", 2, { include: apart.map((folder) => `test/${folder}/**/*.test.ts`) }),
     ],
   },

@@ -69,6 +69,8 @@ export class Demand implements WatchListener {
   readonly #asking = new Map<Holding, Map<WantedListener, bigint | undefined>>();
   readonly #mode: LockMode;
   #watch: Watch | undefined;
+  /** The watch reports each change from here on. No read counts that was sent before. */
+  #watching = false;
   #refused: Error | undefined;
   /** The entry that waits, by the latest event and answer. */
   #waiter: SeenEntry | undefined;
@@ -163,18 +165,19 @@ export class Demand implements WatchListener {
     const { watches } = this.queue.lease.services;
     const moved = this.#watch !== undefined;
     this.#watch = watches.watch({ ...queueRange(this.queue.path), events: "ALL" }, this);
-    this.#forget();
+    this.#forget(false);
     if (moved) this.#tenures((tenure) => tenure.unwatched());
   }
 
   /** The watch does not report an entry that joined before it began: a read shows that one. */
   created(): void {
-    this.#forget();
+    this.#forget(true);
     void this.#look();
   }
 
   /** The next member, or an etcd that was restored, may be at an earlier revision. */
-  #forget(): void {
+  #forget(watching: boolean): void {
+    this.#watching = watching;
     this.#next = undefined;
     this.#atLeast = this.#seenAt = 0n;
   }
@@ -269,7 +272,7 @@ export class Demand implements WatchListener {
     this.#lookAgain = true;
     if (this.#looking) return;
     this.#looking = true;
-    while (this.#lookAgain && !this.#over && !this.#refused) {
+    while (this.#lookAgain && this.#watching && !this.#over && !this.#refused) {
       this.#lookAgain = false;
       this.#lookedMs = this.#clock.monotonic();
       const watch = this.#watch;
@@ -341,9 +344,9 @@ export class Demand implements WatchListener {
 
   #attended({ waiters, isAll, shown }: Seen): void {
     if (waiters.some((entry) => this.#isDemand(entry))) return this.#demanded();
+    // A stranger may be among those that no answer shows. A caller in line would wait for a key that is never clear.
     this.#tenures((tenure) => {
-      if (!isAll) return;
-      if (shown.some((kv) => tenure.entry.is(kv))) tenure.clear();
+      if (isAll && shown.some((kv) => tenure.entry.is(kv))) tenure.clear();
       else tenure.unwatched();
     });
   }

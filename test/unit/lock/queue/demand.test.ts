@@ -62,9 +62,9 @@ class Listening {
     return this.answerWith([own, ...others.map(kv)], revision);
   }
 
-  async answerWith(kvs: readonly KeyValue[], revision: bigint): Promise<void> {
+  async answerWith(kvs: readonly KeyValue[], revision: bigint, more = false): Promise<void> {
     await settle();
-    this.reads.at(-1)!.answer({ header: { ...HEADER, revision }, kvs, more: false, count: kvs.length });
+    this.reads.at(-1)!.answer({ header: { ...HEADER, revision }, kvs, more, count: kvs.length });
     await settle();
   }
 
@@ -220,7 +220,7 @@ test("a refused read ends what listens with the reason", async () => {
 class Attended {
   readonly heard: string[] = [];
 
-  private constructor(readonly of: Listening) {
+  constructor(readonly of: Listening) {
     const { entry } = of;
     const tell = (what: string) => () => void this.heard.push(what);
     const tenure = {
@@ -245,6 +245,18 @@ test("a key that may stay hears that a read has shown it, and nobody of another 
   expect((await Attended.begin([], false)).heard).toEqual(["unwatched"]);
 });
 
+test("a key that may stay leaves if its queue is too long to be read", async () => {
+  const { of, heard } = new Attended(await Listening.begin());
+  const own = keyValue({ key: of.entry.key, createRevision: MINE, modRevision: MINE });
+
+  // The second one asks for more.
+  await of.answerWith([own], 60n, true);
+  expect(heard).toEqual([]);
+  await of.answerWith([own], 60n, true);
+
+  expect(heard).toEqual(["unwatched"]);
+});
+
 test("a key that may stay hears at once of a join of another session, of its own end, and of a stream that moves", async () => {
   const joined = await Attended.begin();
   await joined.of.events(put(61n));
@@ -260,6 +272,30 @@ test("a key that may stay hears at once of a join of another session, of its own
     ["clear", "unwatched"],
     ["clear", "unwatched"],
   ]);
+});
+
+test("no read counts that was sent before the watch that reports what follows it", async () => {
+  const it = await Listening.begin();
+  await it.events(put(61n));
+  await it.events(left(61n, 62n));
+  await settle();
+  const before = it.reads.at(-1)!;
+  it.stream.end();
+  it.cluster.clock.advance(100);
+  await settle();
+  const heard: string[] = [];
+  const tell = (what: string) => () => void heard.push(what);
+  const tenure = { entry: it.entry as JoinedEntry, demanded: tell("demanded"), clear: tell("clear") };
+  it.demand.attend({ held: true, revision: MINE, tenure: { ...tenure, unwatched: tell("unwatched") } });
+  const kvs = [keyValue({ key: it.entry.key, createRevision: MINE, modRevision: MINE })];
+  before.answer({ header: { ...HEADER, revision: 62n }, kvs, more: false, count: 1 });
+  await it.answer([], 62n);
+  expect(heard).toEqual([]);
+
+  // A stranger has joined in between.
+  it.stream.created(QUEUE, 63n);
+  await it.answer([63n], 63n);
+  expect(heard).toEqual(["demanded"]);
 });
 
 test("a key that stays is taken again when a read after the watch has shown it, and not before", async () => {

@@ -107,6 +107,8 @@ export class UnaryCall {
     signal?.addEventListener("abort", onAbort, { once: true });
     try {
       const credentials = reportingCredentials(() => {
+        // Cancelled in this turn of the event loop, and reported as not sent.
+        if (this.#cancelled) throw this.#cancelled;
         this.#sent = true;
         onSent?.();
       });
@@ -158,14 +160,15 @@ function emptied(metadata: Metadata): Metadata {
 
 /**
  * Per-call credentials that add nothing: gRPC requests them when it has picked an open connection for the call, so
- * `onSent` runs just before the request can be sent, and not at all while there is no connection.
+ * `onSend` runs just before the request can be sent, and not at all while there is no connection. If it throws, nothing is sent.
  */
-function reportingCredentials(onSent: () => void): Credentials {
+function reportingCredentials(onSend: () => void): Credentials {
   const credentials = {
-    generateMetadata: () => {
-      onSent();
-      return Promise.resolve(noMetadata);
-    },
+    generateMetadata: () =>
+      new Promise<Metadata | undefined>((resolve) => {
+        onSend();
+        resolve(noMetadata);
+      }),
     compose: () => credentials,
     _equals: (other: unknown) => other === credentials,
   };

@@ -405,6 +405,7 @@ export class Connection extends Endpoint {
   /** Returns whether `stream` has to wait for nothing but its own window. */
   #send(stream: Http2Stream, writer: SocketWriter): boolean {
     if (stream.id === 0) {
+      if (stream.unwanted) return true;
       const refusal = this.#refusalOf(stream);
       if (refusal !== undefined) return this.#refuse(stream, refusal);
       const most = this.#state === "greeting" ? EARLY_STREAMS : this.#settings.maxConcurrentStreams;

@@ -104,6 +104,11 @@ export abstract class Http2Stream<Answer = unknown> {
     return this.state === "over";
   }
 
+  /** Its caller has given up, which it hears in this turn of the event loop: it must not be opened. */
+  get unwanted(): boolean {
+    return false;
+  }
+
   /** From now on the peer may execute the call. Called again if the call is sent again. */
   protected sent(): void {}
   protected abstract answered(message: Buffer): void;
@@ -275,6 +280,11 @@ export class UnaryStream<Answer> extends Http2Stream<Answer> {
       this.#stopListening = aborts.add(signal, () => this.#giveUp(gaveUp(this.state !== "waiting")));
     channel.start(this);
     return answer;
+  }
+
+  /** One abort may end many calls: the end of the first makes room for the next. */
+  override get unwanted(): boolean {
+    return this.options.signal?.aborted === true;
   }
 
   protected override sent(): void {

@@ -184,6 +184,21 @@ describe("a unary call", () => {
     expect(pair.connection.all("DATA")).toHaveLength(1);
   });
 
+  test("is not sent in the place of one that ends with the same abort", async () => {
+    await using pair = await startPair({ settings: [[SETTINGS.MAX_CONCURRENT_STREAMS, 2]] });
+    const abort = new AbortController();
+    const { signal } = abort;
+    const sent: number[] = [];
+    const calls = [1, 2].map((n) => start(pair, { signal, onSent: () => void sent.push(n) }));
+    await pair.connection.request();
+    abort.abort();
+    await expect(calls[0]).rejects.toMatchObject({ kind: "cancelled", inDoubt: true });
+    await expect(calls[1]).rejects.toMatchObject({ kind: "cancelled", inDoubt: false });
+    await pair.connection.next("RST_STREAM");
+    await pair.connection.barrier();
+    expect(sent).toEqual([1]);
+  });
+
   test("leaves neither a timer nor a listener", async () => {
     await using pair = await startPair();
     const abort = new AbortController();

@@ -81,14 +81,15 @@ test(
     await using program = await Guarded.start({ hosts: etcd.endpoints, user, session }, ["jobs/guarded"]);
     expect(await etcd.keysIn("jobs/guarded")).toHaveLength(1);
 
-    await change();
+    // In this order, nobody logs in with the former password.
     await publish();
+    await change();
     // The process asks for another token, or reads again for its guardian.
     await program.readsPassword(CHANGED);
     const refused = await refusals();
     await program.kill();
 
-    await expect.poll(() => etcd.keysIn("jobs/guarded"), PATIENCE).toEqual([]);
+    await expect.poll(() => etcd.keysIn("jobs/guarded"), { ...PATIENCE, timeout: 60_000 }).toEqual([]);
     expect(await metric("etcd_debugging_server_lease_expired_total")).toBe(0);
     expect(await refusals()).toBe(refused);
   },

@@ -95,6 +95,8 @@ const put = (key: string, value: string) =>
   etcd.member.gateway("/v3/kv/put", { key: base64(key), value: base64(value) });
 const remove = (key: string) => etcd.member.gateway("/v3/kv/deleterange", { key: base64(key) });
 
+const PATIENCE = { timeout: 20_000, interval: 200 };
+
 describe.concurrent.each(Object.entries(LOGGERS))("%s", (kind, { make, read }) => {
   test(
     "gets one line for each episode, whatever names and owners are in it",
@@ -112,11 +114,12 @@ describe.concurrent.each(Object.entries(LOGGERS))("%s", (kind, { make, read }) =
       await put(`${taken}/1`, JSON.stringify({ owner: HOSTILE.padEnd(LONG, "x"), since: "never" }));
       const waiting = new Mutex(cluster, taken).lock();
       const lock = await new Mutex(cluster, name, { warnHoldMs: 20 }).lock();
-      await expect.poll(() => having("longer than its warnHoldMs")).toHaveLength(1);
+      await expect.poll(() => having("longer than its warnHoldMs"), PATIENCE).toHaveLength(1);
       await remove(lock.key);
+      await expect.poll(() => having(" lost after "), PATIENCE).toHaveLength(1);
       await lock.release().catch(() => undefined);
       // The first line about a wait comes after 30 s.
-      await expect.poll(() => having(`for "${taken}"`), { timeout: 45_000, interval: 200 }).toHaveLength(1);
+      await expect.poll(() => having(`for "${taken}"`), { ...PATIENCE, timeout: 60_000 }).toHaveLength(1);
       await remove(`${taken}/1`);
       await (await waiting).release();
       await cluster.close();

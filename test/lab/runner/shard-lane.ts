@@ -100,7 +100,8 @@ export class ShardLane {
     this.#leaving = stop.signal;
     const soon = random.chance(0.5) ? 5 : 3000;
     const abort = (): void => {
-      this.#leavingSince = time.now();
+      // It may come when the member leaves already, or has come back.
+      if (this.#leaving === stop.signal) this.#leavingSince = time.now();
       stop.abort();
     };
     if (random.chance(0.2)) time.after(random.between(0, soon), abort);

@@ -93,8 +93,11 @@ export class KeyWatch implements WatchListener {
     const atLeast = this.#atLeast;
     const near = await watches.read([{ key }], Math.min(lease.ttlMs / 4, client.requestTimeoutMs));
     const recent = near && near.header.revision >= atLeast;
-    const { ranges } = recent ? near : await client.ranges([{ key }], lease.policy("read the own key"));
-    return ranges.some(({ kvs }) => kvs.some((kv) => this.#entry.is(kv)));
+    const answer = recent ? near : await client.ranges([{ key }], lease.policy("read the own key"));
+    const found = answer.ranges.flatMap(({ kvs }) => kvs);
+    // If this hold is over, a later entry may have the key by now.
+    if (found.length === 0) watches.shownGone(key, answer.header.revision);
+    return found.some((kv) => this.#entry.is(kv));
   }
 
   #gone(): void {

@@ -49,3 +49,35 @@ test("a hold is not lost by a state in which its key was not there yet", async (
   expect(cluster.member.of("range")).toHaveLength(2);
   expect(lock.held).toBe(true);
 });
+
+test.each([
+  ["without any key: the later entry isn't granted", [], true],
+  ["with the later entry: it is granted", [60n], false],
+])("a read for a hold that is over shows its key to a later entry %s", async (_, found, isGone) => {
+  const cluster = new FakeCluster();
+  const lease = cluster.lease();
+  const queue = LockTable.of(lease).queue("jobs");
+  const entry = queue.own.make().confirmed(50n);
+  const lock = new HoldHandle(queue, entry);
+  await cluster.clock.pass(1001);
+  cluster.member.watches[0]!.created(entry.key, 50n);
+  await settle();
+  void lock.release();
+  await settle();
+  const header = { ...HEADER, revision: 51n };
+  cluster.member.of("txn")[0]!.answer({ succeeded: true, header, ranges: [] });
+  await settle();
+  const later = queue.own.make().confirmed(60n);
+  queue.own.add(later);
+  expect(later.key).toBe(entry.key);
+
+  const kvs = found.map((createRevision) => keyValue({ key: later.key, createRevision }));
+  const answer = { header: { ...HEADER, revision: 70n }, kvs, more: false, count: kvs.length };
+  cluster.member.of("range")[0]!.answer(answer);
+  await settle();
+
+  expect([later.knownGone, queue.grant(later, { state: "granted", visible: true })]).toEqual([
+    isGone,
+    !isGone,
+  ]);
+});

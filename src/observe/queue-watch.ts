@@ -60,6 +60,8 @@ export class QueueWatch<K extends Revisions> implements WatchListener {
   #applying: bigint | undefined;
   /** The answer to a slow read, until every older event has arrived. */
   #snapshot: Snapshot<K> | undefined;
+  /** A watch has begun in the past, and its events have not been compared with a read since. */
+  #mayMiss = false;
   /** Runs only while etcd serves the watch. */
   #timer: Timer | undefined;
   readonly #stopped = new AbortController();
@@ -84,7 +86,10 @@ export class QueueWatch<K extends Revisions> implements WatchListener {
     // The member lags behind, or etcd was restored from a backup and would take long to reach the watched revision.
     if (revision < this.#complete) void this.#readSlowly();
     // One that begins in the past may miss a deletion at the very revision that etcd has compacted.
-    else this.#readLater(this.target.isShared && revision > this.#complete ? SOON_MS : undefined);
+    else {
+      this.#mayMiss ||= this.target.isShared === true && revision > this.#complete;
+      this.#readLater();
+    }
   }
 
   events(events: readonly WatchEvent[]): void {
@@ -139,6 +144,7 @@ export class QueueWatch<K extends Revisions> implements WatchListener {
     this.#before = this.#differences(keys);
     this.#keys = keys;
     this.#complete = revision;
+    this.#mayMiss = false;
     this.#follow();
     this.#report(true);
   }
@@ -167,8 +173,9 @@ export class QueueWatch<K extends Revisions> implements WatchListener {
     this.#applying = undefined;
   }
 
-  #readLater(ms = this.target.slowReadMs ?? SLOW_READ_MS): void {
+  #readLater(isSoon = this.#mayMiss): void {
     const { clock } = this.#services;
+    const ms = isSoon ? SOON_MS : (this.target.slowReadMs ?? SLOW_READ_MS);
     this.#timer?.cancel();
     this.#timer = clock.after(ms * (0.75 + clock.random() / 2), () => void this.#readSlowly());
   }
@@ -178,7 +185,7 @@ export class QueueWatch<K extends Revisions> implements WatchListener {
     // If etcd rejects the read, the watch still reports.
     const answer = await this.#read().catch(() => undefined);
     if (this.#stopped.signal.aborted || watch !== this.#watch) return;
-    if (!answer) return this.#readLater();
+    if (!answer) return this.#readLater(false);
     const { revision } = answer;
     // A quorum is behind a revision reported before the read: etcd was restored from a backup.
     if (revision < complete) return this.#begin(answer);
@@ -206,6 +213,7 @@ export class QueueWatch<K extends Revisions> implements WatchListener {
     // Even after hours without events, the next watch starts at a revision that etcd has probably not compacted yet.
     this.#complete = snapshot.revision;
     this.#snapshot = undefined;
+    this.#mayMiss = false;
     this.#readLater();
     return true;
   }

@@ -277,21 +277,19 @@ class ShardGroup {
     if (!place || place.lease.signal.aborted) return;
     const { leaseId } = place.lease;
     const { claimants, targets } = this.view.plan;
-    const { key } = place;
-    // Somebody has deleted it.
-    if (
-      !key.putting &&
-      !this.#sayingAgain &&
-      this.view.revision >= key.modified &&
-      !this.view.memberOf(leaseId)
-    )
-      this.#say();
+    if (!this.#sayingAgain && !this.#isShown(place)) this.#say();
     const own = claimants.findIndex(({ member }) => member.leaseId === leaseId);
     for (let id = 0; id < this.options.count; id++) {
       const target = targets[id] ?? -1;
       if (own !== -1 && target === own && !this.#closing.signal.aborted) this.#take(id, place);
       else this.#letGo(id, claimants[target]?.member, place);
     }
+  }
+
+  /** False: somebody has deleted its key, and a put that was sent before may have come after that, with what it said then. */
+  #isShown({ key, lease }: Place): boolean {
+    if (key.putting || this.view.revision < key.modified) return true;
+    return this.view.memberOf(lease.leaseId)?.member.modRevision === key.modified;
   }
 
   #take(id: number, { lease }: Place): void {

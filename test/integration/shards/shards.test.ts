@@ -294,6 +294,26 @@ test("keys that others have deleted are put again", async () => {
   expect(a.owned).toHaveLength(4);
 });
 
+test("a member whose key says what it has said before tells the group anew", async () => {
+  const name = "late/key";
+  await using group = new Group(name, { count: 4 });
+  await group.start("a");
+  await group.start("b");
+  await group.balanced({ a: 2, b: 2 });
+  const [member] = await memberKeys(name);
+  const { key = "", leaseId = 0n } = member ?? {};
+  const value = async () => (await etcd.etcdctl(["get", key, "--print-value-only"])).stdout.trim();
+  const said = await value();
+  const before = said.replace('"active"', '"joining"');
+  expect(before).not.toBe(said);
+
+  // As the put of its join does that comes late, when somebody has deleted the key.
+  await etcd.etcdctl(["put", `--lease=${leaseId.toString(16)}`, key, before]);
+
+  await expect.poll(value, PATIENCE).toContain('"active"');
+  await expect.poll(() => group.loads(), PATIENCE).toEqual({ a: 2, b: 2 });
+});
+
 test("a rolling restart of all members under their own names moves each shard at most twice, and never has two owners", async () => {
   await using group = new Group("rolling", { count: 32 });
   const ids = ["a", "b", "c", "d"];

@@ -220,13 +220,19 @@ class ShardGroup {
     this.#sayingAgain = undefined;
     const place = this.#place;
     if (!place) return;
-    this.#put(place).catch((error: unknown) => {
-      if (error instanceof ShardCountError) {
-        // The members of another number of shards were there first, while this one was away.
-        this.#retried(error, PAUSES.firstMs);
-        void place.session.close({ drainMs: 0 });
-      } else if (!place.lease.over) this.#sayAgain(place, error);
-    });
+    this.#put(place).then(
+      // What the group was shown meanwhile was not compared with it.
+      () => this.#reconcileSoon(),
+      (error: unknown) => this.#notSaid(place, error),
+    );
+  }
+
+  #notSaid(place: Place, error: unknown): void {
+    if (error instanceof ShardCountError) {
+      // The members of another number of shards were there first, while this one was away.
+      this.#retried(error, PAUSES.firstMs);
+      void place.session.close({ drainMs: 0 });
+    } else if (!place.lease.over) this.#sayAgain(place, error);
   }
 
   #sayAgain(place: Place, error: unknown): void {

@@ -217,11 +217,15 @@ export class PlaceAudit implements AuditListener {
     places: readonly { readonly wait: Partial<AuditedWait>; readonly entry: JoinedEntry }[],
   ): Promise<void> {
     const keys = places.map(({ entry: { key } }) => ({ key }));
-    const reading = this.lease.services.client.ranges(keys, this.lease.policy("read the own places"));
+    const { client, watches } = this.lease.services;
+    const reading = client.ranges(keys, this.lease.policy("read the own places"));
     const answer = await reading.catch(() => undefined);
     places.forEach(({ wait, entry }, n) => {
       const found = answer?.ranges[n]?.kvs;
-      if (found && !found.some((kv) => entry.is(kv))) wait.placeLost?.(entry);
+      if (!answer || !found || found.some((kv) => entry.is(kv))) return;
+      // Its turn may come before the watch that it has by now reports the deletion.
+      if (found.length === 0) watches.shownGone(entry.key, answer.header.revision);
+      wait.placeLost?.(entry);
     });
   }
 }

@@ -3,7 +3,7 @@ import { checkWait } from "../../base/options/check.js";
 import { settleWithin } from "../../base/util/settle.js";
 import type { Dependent, Lease } from "../../lock/session/lease.js";
 import type { WaitOptions } from "../../lock/session/session-options.js";
-import type { Enlisted, LatchStore } from "./latch-store.js";
+import type { LatchStore, Place } from "./latch-store.js";
 
 const COUNT_TIMEOUT_MS = 5000;
 
@@ -27,7 +27,9 @@ export interface LatchCounter {
 export class Counter implements LatchCounter {
   /** Its session is in use, though nothing is held. */
   readonly #user: Dependent = { sessionEnded: () => undefined };
-  #place: Enlisted | undefined;
+  #place: Place | undefined;
+  /** Create revision of its keys; undefined: they are not known to be there. */
+  #revision: bigint | undefined;
   #inDoubt = false;
   #counting: Promise<void> | undefined;
   #leaving: Promise<void> | undefined;
@@ -48,9 +50,14 @@ export class Counter implements LatchCounter {
     return this.lease.signal;
   }
 
-  enlisted(place: Omit<Enlisted, "revision"> & { readonly revision: bigint | undefined }): void {
-    const { revision } = place;
-    if (revision !== undefined) this.#place = { ...place, revision };
+  /** An attempt to enlist it there is made. */
+  mayBeAt(place: Place): void {
+    this.#place = place;
+  }
+
+  /** By the last attempt. undefined: the latch is open, and has no keys of it. */
+  enlisted(revision: bigint | undefined): void {
+    this.#revision = revision;
   }
 
   /** An attempt to enlist it may be executed at any later time. */
@@ -77,11 +84,11 @@ export class Counter implements LatchCounter {
   }
 
   async #count(): Promise<void> {
-    const place = this.#place;
+    const [place, revision] = [this.#place, this.#revision];
     // The latch was open when it enlisted.
-    if (place === undefined) return;
+    if (place === undefined || revision === undefined) return;
     if (this.lease.over) throw this.lease.signal.reason as Error;
-    const outcome = await this.lease.inFlight.track(this.latch.countFor(this.lease, place));
+    const outcome = await this.lease.inFlight.track(this.latch.countFor(this.lease, place, revision));
     if (outcome === "gone") {
       // The answer may be known before the end of the session is.
       await this.lease.renewNow();
@@ -99,7 +106,8 @@ export class Counter implements LatchCounter {
 
   async #leave(): Promise<void> {
     await this.#counting?.catch(() => undefined);
-    if (this.#counting || !this.#place) return;
-    await this.lease.inFlight.track(this.latch.remove(this.lease, this.#place, this.#inDoubt));
+    const [revision, inDoubt] = [this.#revision, this.#inDoubt];
+    if (this.#counting || !this.#place || (revision === undefined && !inDoubt)) return;
+    await this.lease.inFlight.track(this.latch.remove(this.lease, this.#place, { revision, inDoubt }));
   }
 }

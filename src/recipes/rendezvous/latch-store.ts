@@ -107,13 +107,19 @@ export class LatchStore {
         // It may have been reset since.
         const [kv] = (await services.client.range({ key: this.keys.latch }, policy)).kvs;
         const round = (this.#round = this.#roundOf(kv));
-        if (round?.isOpen) return { round, at: undefined };
+        if (round?.isOpen) return { at: undefined };
         continue;
       }
       const write = make(known?.id ?? fresh);
+      // The round has ended with its lease, or the session has.
+      const renew = lease && {
+        renew: async (): Promise<void> => {
+          await this.#takeBack(asking, write);
+          await lease.renewNow();
+        },
+      };
       try {
         const limits = { what: policy.what, signal: policy.signal ?? services.closed };
-        const renew = lease && { renew: () => lease.renewNow() };
         const lifetime = { ms: this.ttlMs, atLeast: true };
         const written = known
           ? await this.#put(asking, known, write)
@@ -123,10 +129,8 @@ export class LatchStore {
         if (written) return written;
       } catch (error) {
         if (!known || !(error instanceof LeaseNotFoundError)) throw error;
-        // The round has ended with its lease, or the session has.
         this.#round = undefined;
-        if (lease) await this.#takeBack(asking, write);
-        await lease?.renewNow();
+        await renew?.renew();
       }
     }
   }
@@ -148,7 +152,7 @@ export class LatchStore {
     if (!answer.succeeded) return this.#executed(asking, answer, { before: id, write });
     const { revision } = answer.header;
     this.#round = { count: this.total, id, isOpen, revision, leaseId };
-    return { round: this.#round, at: revision };
+    return { at: revision };
   }
 
   /** Into a round that was there. undefined: it has changed. */
@@ -158,14 +162,15 @@ export class LatchStore {
     if (!answer.succeeded) return this.#executed(asking, answer, { before: id, write });
     const isFull = write.counts && (answer.ranges.at(-1)?.count ?? 0) >= this.total;
     if (isFull) this.#round = await this.#open(asking, round);
-    return { round, at: answer.header.revision };
+    return { at: answer.header.revision };
   }
 
   #txn(
     { services, policy }: Asking,
     { id, leaseId, at }: Pick<Round, "id" | "leaseId"> & { readonly at: bigint | undefined },
-    { write: { puts, unless = [] }, first }: { readonly write: Write; readonly first: Txn["success"] },
+    { write: { puts, unless = [], tried }, first }: { readonly write: Write; readonly first: Txn["success"] },
   ): Promise<TxnAnswer> {
+    tried?.(leaseId);
     const { latch: key, queue } = this.keys;
     const [mine] = puts as readonly [Put, ...Put[]];
     const unchanged: Compare =
@@ -199,10 +204,10 @@ export class LatchStore {
   ): Promise<Written | undefined> {
     const [there] = ranges[1]?.kvs ?? [];
     const found = (this.#round = this.#roundOf(ranges[0]?.kvs[0]));
-    if (!there) return found?.isOpen ? { round: found, at: undefined } : undefined;
+    if (!there) return found?.isOpen ? { at: undefined } : undefined;
     const mayBeLast = write.counts && found?.id === before && !found.isOpen;
     if (mayBeLast) this.#round = await this.#openIfFull(asking, found);
-    return { round: { ...(found ?? ENDED), id: before }, at: there.createRevision };
+    return { at: there.createRevision };
   }
 
   async #openIfFull(asking: Asking, round: Round): Promise<Round> {
@@ -227,9 +232,9 @@ export class LatchStore {
   }
 
   /** The count of an enlisted counter, in its round. */
-  async countFor(lease: Lease, place: Enlisted): Promise<"counted" | "reset" | "gone"> {
+  async countFor(lease: Lease, place: Place, revision: bigint): Promise<"counted" | "reset" | "gone"> {
     const { services } = lease;
-    const { round, id, leaseId, revision } = place;
+    const { round, id, leaseId } = place;
     const policy = { ...lease.policy(`count down the latch "${this.name}"`), onLeaseGone: undefined };
     const { queue, latch } = this.keys;
     const [counted, enlisted, alive] = (["counted", "enlisted", "alive"] as const).map((part) =>
@@ -255,7 +260,7 @@ export class LatchStore {
     });
     // The round has ended with its lease.
     if (!answer) {
-      await this.remove(lease, place, false);
+      await this.remove(lease, place, { revision, inDoubt: false });
       return "reset";
     }
     const [first, own] = answer.ranges.filter((range) => range !== undefined);
@@ -267,38 +272,47 @@ export class LatchStore {
     return "counted";
   }
 
-  /** Removes an enlisted counter. `inDoubt`: an attempt to put it may yet be executed, and puts nothing then. */
-  async remove(lease: Lease, { round, id, leaseId, revision }: Enlisted, inDoubt: boolean): Promise<void> {
+  /** Removes a counter. `inDoubt`: an attempt to put it may yet be executed, and puts nothing then. */
+  async remove(
+    lease: Lease,
+    { round, id, leaseId }: Place,
+    { revision, inDoubt }: { readonly revision: bigint | undefined; readonly inDoubt: boolean },
+  ): Promise<void> {
     const policy = { ...lease.policy(`leave the latch "${this.name}"`), untilConfirmed: true };
     const [key, enlisted, left] = (["alive", "enlisted", "left"] as const).map((part) =>
       this.keys.of(part, round, id),
     ) as [string, string, string];
-    const txn = (leaves: Txn["success"]): Txn => ({
-      queues: [this.keys.queue],
-      compare: [{ kind: "created at", key, revision }],
-      success: [{ kind: "delete", key }, { kind: "delete", key: enlisted }, ...leaves],
-      failure: [],
-    });
     const { client } = lease.services;
-    if (!inDoubt) return void (await client.txn(txn([]), policy));
-    const leave = { kind: "put", key: left, value: "", leaseId } as const;
-    await client.txn(txn([leave]), { ...policy, onLeaseGone: undefined }).catch((error: unknown) => {
+    const txn: Txn = {
+      queues: [this.keys.queue],
+      // Its put was refused, or its answer is lost: no other keys have these names.
+      compare: revision === undefined ? [] : [{ kind: "created at", key, revision }],
+      success: [key, enlisted].map((each) => ({ kind: "delete", key: each })),
+      failure: [],
+    };
+    await client.txn(txn, policy);
+    if (!inDoubt) return;
+    // By itself: a full etcd deletes, but stores no mark. An attempt may be executed between the two.
+    const mark = { kind: "put", key: left, value: "", leaseId } as const;
+    const leave = { ...txn, compare: [], success: [...txn.success, mark] };
+    await client.txn(leave, { ...policy, onLeaseGone: undefined }).catch((error: unknown) => {
+      // The round has ended with its lease: a late attempt puts nothing.
       if (!(error instanceof LeaseNotFoundError)) throw error;
-      // Of the round, or of the session: then its key is gone.
-      return client.txn(txn([]), policy);
     });
   }
 
   /** A new round, unless nobody has begun one. */
   async reset({ services, policy }: Asking): Promise<void> {
     const { queue, latch: key } = this.keys;
-    const round = newId(services);
-    const value = roundValue({ count: this.total, round, isOpen: false });
+    let round: string | undefined;
     const limits = { what: policy.what, signal: policy.signal ?? services.closed };
     const reset = (): Promise<boolean> =>
       withLongLease(services, { ms: this.ttlMs, atLeast: true }, limits, async (leaseId) => {
         const [kv] = (await services.client.range({ key }, policy)).kvs;
-        if (!kv || roundIn(kv)?.id === round) return true;
+        if (!kv || (round !== undefined && roundIn(kv)?.id === round)) return true;
+        // A new one each time: in that of an earlier attempt, others may have counted before they have reset it.
+        round = newId(services);
+        const value = roundValue({ count: this.total, round, isOpen: false });
         const compare = [{ kind: "modified at", key, revision: kv.modRevision }] as const;
         const success = [{ kind: "put", key, value, leaseId }] as const;
         return (await services.client.txn({ queues: [queue], compare, success, failure: [] }, policy))
@@ -314,14 +328,12 @@ export const newId = ({ clock }: EtcdServices): string => clock.randomId().toStr
 export const valueOf = (owner: string, { clock }: EtcdServices): string =>
   JSON.stringify({ owner, since: clock.date().toISOString() });
 
-/** Where an enlisted counter is. */
-export interface Enlisted {
+/** Where the keys of an enlisted counter are, or may be. */
+export interface Place {
   readonly round: string;
   readonly id: string;
   /** Of the round. */
   readonly leaseId: bigint;
-  /** Create revision of its keys. */
-  readonly revision: bigint;
 }
 
 interface Put {
@@ -337,15 +349,14 @@ interface Write {
   readonly counts: boolean;
   /** Keys that show that it has been executed: a further attempt puts nothing. */
   readonly unless?: readonly string[];
+  /** Called before it is sent, with the long lease of its round. */
+  readonly tried?: (leaseId: bigint) => void;
 }
 
 /** `at`: the create revision of the keys; undefined if the latch is open, and nothing was put. */
 interface Written {
-  readonly round: Round;
   readonly at: bigint | undefined;
 }
-
-const ENDED: Omit<Round, "id"> = { count: 0, isOpen: false, revision: -1n, leaseId: 0n };
 
 const roundValue = (round: {
   readonly count: number;

@@ -175,7 +175,7 @@ export class CountDownLatch {
    * are told, as they have chosen by `onCrash`: a crash neither counts nor lets them wait for ever. More may be enlisted than the latch counts. In a latch that is
    * open, nothing is registered. `timeoutMs` defaults to 10000.
    *
-   * On abort: rejects at once with the signal's reason; the counter leaves in the background.
+   * On abort: rejects at once with the signal's reason. Whatever it rejects with, the counter leaves in the background.
    * @throws {SessionLostError | SessionClosedError} if the session is over. @throws as `countDown`.
    */
   async enlist(options?: WaitOptions): Promise<LatchCounter> {
@@ -200,10 +200,9 @@ export class CountDownLatch {
         unless: (["enlisted", "counted", "left"] as const).map((part) =>
           this.#latch.keys.of(part, round, id),
         ),
+        tried: (leaseId) => counter.mayBeAt({ round, leaseId, id }),
       }))
-      .then(({ round, at: revision }) =>
-        counter.enlisted({ round: round.id, leaseId: round.leaseId, id, revision }),
-      );
+      .then(({ at }) => counter.enlisted(at));
     const settled = settleWithin(enlisting, { signal, timeoutMs }, services, {
       onTimeout: () => new EtcdUnavailableError(what, services.client.hosts.whyUnanswered(timeoutMs)),
     });

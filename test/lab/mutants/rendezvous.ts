@@ -45,6 +45,17 @@ export const RENDEZVOUS: readonly Mutant[] = [
     ],
   },
   {
+    name: "refused-counter-stays",
+    wrong: "lets no counter leave whose enlisting was refused after an attempt that may have been executed",
+    patches: [
+      {
+        file: "recipes/rendezvous/counter.js",
+        from: "(revision === undefined && !inDoubt))",
+        to: "revision === undefined)",
+      },
+    ],
+  },
+  {
     name: "dead-counter-waited-for",
     wrong: "waits for ever for an enlisted counter whose session has ended",
     patches: [

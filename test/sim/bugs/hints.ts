@@ -227,6 +227,8 @@ export const MUTANT_HUNTS: Readonly<Record<string, Ground>> = {
   "counted-twice-after-a-lost-answer": at(MEET),
   "latch-opened-with-one-missing": at(MEET),
   "counter-s-repeated-put": at(MEET),
+  // etcd executes the request that crosses its quota, but still rejects it.
+  "refused-counter-stays": at({ ...MEET, faults: ["quota"], gapMs: [20, 100], processes: 4, lanes: 3 }),
   "dead-counter-waited-for": at({
     ...MEET,
     processes: 2,

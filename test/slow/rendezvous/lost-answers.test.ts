@@ -10,6 +10,7 @@ import {
 } from "../../../src/index.js";
 import { startEtcd, type EtcdCluster } from "../../support/etcd/etcd.js";
 import { keysUnder, revoke, stillWaits } from "../../support/fixtures/rendezvous.js";
+import { spaceAlarm } from "../../support/fixtures/space-alarm.js";
 import { type Act, type GrpcProxy, startGrpcProxy } from "../../support/proxies/grpc-proxy.js";
 
 const TXN = "/etcdserverpb.KV/Txn";
@@ -50,8 +51,19 @@ function secondRule(act: Act, ...texts: readonly string[]) {
     when: (request) => texts.every((text) => request.includes(text)) && ++seen === 2,
   });
 }
+/** Rejects the next one, as etcd does. */
+const refusal = (...texts: readonly string[]) =>
+  proxy.rule({
+    ...{ path: TXN, act: "refuse", times: 1, status: { code: 7, details: "etcdserver: permission denied" } },
+    when: (request) => texts.every((text) => request.includes(text)),
+  });
 const counted = async (name: string) =>
   (await keysUnder(etcd, `/leasehold/latch/${name}//`)).filter(({ key }) => key.includes("/counted/")).length;
+/** What kinds of keys of counters there are. */
+const partsOf = async (name: string) =>
+  (await keysUnder(etcd, `/leasehold/latch/${name}//`))
+    .map(({ key }) => key.split("/").at(-2))
+    .filter(Boolean);
 
 describe.concurrent.for(ACTS)("a request that is disturbed by %s", (act) => {
   test("counts once, as the first count of a latch, one of it, and the last one", async ({ expect }) => {
@@ -287,6 +299,124 @@ describe("an attempt that etcd executes late", () => {
     proxy.remove(held);
     expect(await waiters()).toEqual([]);
   });
+});
+
+describe("a counter whose enlisting is refused after a lost answer", () => {
+  const REFUSED = { code: "ETCD_REFUSED", reason: "permission" };
+
+  test.for(["a new round", "a known round"])(
+    "leaves no place in %s, and the end of its session is no crash",
+    async (round) => {
+      const name = `refused-enlist/${round}`;
+      const dying = await Session.open(caller);
+      const [latch, near] = [new CountDownLatch(dying, name, 2), new CountDownLatch(other, name, 2)];
+      if (round === "a known round") {
+        await near.countDown();
+        await latch.count();
+      }
+      const lost = rule("drop-answer", `/latch/${name}//`, "/enlisted/");
+      const refused = refusal(`/latch/${name}//`, "/enlisted/");
+      await expect(latch.enlist()).rejects.toMatchObject(REFUSED);
+      expect([lost.hits, refused.hits]).toEqual([1, 1]);
+      for (const each of [lost, refused]) proxy.remove(each);
+      await expect.poll(() => partsOf(name)).toContain("left");
+      expect((await partsOf(name)).filter((part) => part !== "counted")).toEqual(["left"]);
+      const waiting = near.wait();
+      await revoke(etcd, dying.leaseId);
+      expect(await stillWaits(other, waiting)).toBe(true);
+      while ((await near.count()) > 0) await near.countDown();
+      await waiting;
+    },
+  );
+
+  test("is put by no attempt that etcd executes late", async () => {
+    const name = "refused-late";
+    const latch = new CountDownLatch(caller, name, 2);
+    const held = rule("hold", `/latch/${name}//`, "/enlisted/");
+    const refused = refusal(`/latch/${name}//`, "/enlisted/");
+    await expect(latch.enlist()).rejects.toMatchObject(REFUSED);
+    proxy.remove(refused);
+    await expect.poll(() => partsOf(name)).toEqual(["left"]);
+    held.release();
+    await held.answered();
+    proxy.remove(held);
+    expect(await partsOf(name)).toEqual(["left"]);
+  });
+
+  test("leaves no place when its caller has given up before", async () => {
+    const name = "refused-abort";
+    const lost = rule("drop-answer", `/latch/${name}//`, "/enlisted/");
+    const refused = refusal(`/latch/${name}//`, "/enlisted/");
+    const controller = new AbortController();
+    const enlisting = new CountDownLatch(caller, name, 2).enlist({ signal: controller.signal });
+    enlisting.catch(() => undefined);
+    await lost.answered();
+    expect(await partsOf(name)).toEqual(["alive", "enlisted"]);
+    controller.abort(new Error("enough"));
+    await expect(enlisting).rejects.toThrow("enough");
+    await expect.poll(() => partsOf(name)).toEqual(["left"]);
+    for (const each of [lost, refused]) proxy.remove(each);
+  });
+
+  test("leaves no place when etcd is full, which stores no mark then", async () => {
+    const name = "refused-full";
+    const lost = rule("drop-answer", `/latch/${name}//`, "/enlisted/");
+    const enlisting = new CountDownLatch(caller, name, 2).enlist();
+    enlisting.catch(() => undefined);
+    await lost.answered();
+    await spaceAlarm(etcd.member, "ACTIVATE");
+    try {
+      await expect(enlisting).rejects.toMatchObject({ code: "ETCD_REFUSED", reason: "quota" });
+      await expect.poll(() => partsOf(name)).toEqual([]);
+    } finally {
+      await spaceAlarm(etcd.member, "DEACTIVATE");
+      proxy.remove(lost);
+    }
+    await expect.poll(() => partsOf(name)).toEqual(["left"]);
+  });
+});
+
+test("a counter that was refused without a lost answer sends no more", async () => {
+  const name = "refused-only";
+  const latch = new CountDownLatch(caller, name, 2);
+  const refused = refusal(`/latch/${name}//`, "/enlisted/");
+  const more = rule("delay", `/latch/${name}//`);
+  await expect(latch.enlist()).rejects.toMatchObject({ code: "ETCD_REFUSED" });
+  // On the same connection.
+  await new CountDownLatch(caller, `${name}/after`, 2).count();
+  for (const each of [refused, more]) proxy.remove(each);
+  expect([refused.hits, more.hits]).toEqual([1, 0]);
+});
+
+test("a counter counts whose round has ended before its enlisting is repeated", async () => {
+  const name = "ended-enlist";
+  const latch = new CountDownLatch(caller, name, 2);
+  const lost = rule("drop-answer", `/latch/${name}//`, "/enlisted/");
+  const enlisting = latch.enlist();
+  await lost.answered();
+  const first = (await keysUnder(etcd, `/leasehold/latch/${name}//`)).find(({ key }) =>
+    key.endsWith("//latch"),
+  );
+  await revoke(etcd, first?.leaseId ?? 0n);
+  const counter = await enlisting;
+  proxy.remove(lost);
+  await counter.countDown();
+  expect(await latch.count()).toBe(1);
+  expect(await partsOf(name)).toEqual(["counted"]);
+});
+
+test("a reset whose answer is lost, and which another one follows, brings back no count between them", async () => {
+  const name = "two-resets";
+  const [latch, near] = [new CountDownLatch(caller, name, 2), new CountDownLatch(other, name, 2)];
+  await near.countDown();
+  const lost = rule("drop-answer", `/latch/${name}//latch`, '"isOpen":false');
+  const resetting = latch.reset();
+  await lost.answered();
+  await near.countDown();
+  await near.reset();
+  await resetting;
+  proxy.remove(lost);
+  expect(await near.count()).toBe(2);
 });
 
 test("a counter counts that was enlisted in a round by a repeated attempt", async () => {

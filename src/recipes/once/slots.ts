@@ -93,11 +93,16 @@ export class MarkSpace {
     const marks = keys.slice(floors.length).slice(0, Math.min(excess, MAX_DELETED));
     const last = marks.at(-1);
     if (last === undefined) return NOTHING;
-    const floor = this.floor(Number(last.slice(this.#base.length)));
+    // A "missed" mark may have been put below the floor while the run that moved it was under way: the floor never goes down.
+    const lasts = [...floors.map((key) => this.floorOf(key)), Number(last.slice(this.#base.length))];
+    const floor = this.floor(Math.max(...lasts));
     return {
       expires: new Set(marks),
       operations: [
-        ...[...floors, ...marks].map((key): Operation => ({ kind: "delete", key })),
+        // A request may not put and delete the same key.
+        ...[...floors, ...marks]
+          .filter((key) => key !== floor.key)
+          .map((key): Operation => ({ kind: "delete", key })),
         { kind: "put", ...floor, value: "", leaseId: 0n },
       ],
     };

@@ -16,6 +16,8 @@
 //   the holder if there is none. While that place is there, the call is not next. When nobody holds, the key of the next call is gone
 //   therefore, since its rank was no better before; and the watch began before the last read, or nothing was written in between. A call
 //   that comes between two others wakes nobody: the later one finds it when its key has ended. A claim that fails has read the queue.
+// - **No endless claims.** A claim fails if any other call joins after its read. So a call that is no better than the next one, and knows the
+//   lock to be free, lets that one's claim pass before it joins: once, and for a second at most, because its process may stand still.
 import type { KeyValue, Range } from "../../etcd/port.js";
 import { compactKey } from "../../etcd/watch.js";
 import { KindMismatchError, QueueFullError } from "../../errors.js";
@@ -66,7 +68,6 @@ export function prioritized(
   return known;
 }
 
-/** A place that is not ours. */
 interface Place {
   readonly kv: KeyValue;
   readonly rank: number;
@@ -97,7 +98,15 @@ export interface Outlook {
   readonly behind: InTheWay | undefined;
   /** That key is of another kind, whose caller is rejected, and leaves, unless its client is an older one. */
   readonly foreign: Foreign | undefined;
+  /** Nobody holds, and this place is next: its claim is on its way, and fails if another call joins before. */
+  readonly next: NextPlace | undefined;
   readonly ahead: number;
+}
+
+/** `shownAt`: the revision of the answer that has shown it. */
+export interface NextPlace extends InTheWay {
+  readonly rank: number;
+  readonly shownAt: bigint;
 }
 
 /** More of them are there only by misuse: then a read decides, and not a claim. */
@@ -123,9 +132,11 @@ export function outlookOf(
   const holds = new Set<bigint>();
   let foreign: Foreign | undefined;
   let [isThere, isFirst, waiting] = [place === undefined, true, 0];
+  let next: Place | undefined;
   for (const kv of kvs) {
     if (place?.is(kv)) {
       [isThere, isFirst] = [true, false];
+      next = better({ kv, rank }, next);
       continue;
     }
     const found = foundIn(queue, kv);
@@ -145,6 +156,7 @@ export function outlookOf(
     }
     waiting++;
     const other = { kv, rank: rankOf(Date.parse(since), priority) };
+    next = better(other, next);
     if (ours && isBefore(other, ours)) before.push(other);
   }
   if (kvs.length >= MOST || (isNew && waiting >= MAX_PLACES))
@@ -158,6 +170,8 @@ export function outlookOf(
     blockers: mayClaim ? blockers.map(keptOf) : undefined,
     behind: behind && keptOf(behind),
     foreign: last === undefined ? foreign : undefined,
+    next:
+      next && blockers.length === 0 ? { ...keptOf(next.kv), rank: next.rank, shownAt: revision } : undefined,
     ahead: before.length + holds.size,
   };
 }
@@ -187,6 +201,9 @@ interface Ranked {
   readonly kv: Pick<KeyValue, "key" | "createRevision">;
   readonly rank: number;
 }
+
+const better = (place: Place, than: Place | undefined): Place =>
+  than && !isBefore(place, than) ? than : place;
 
 function isBefore(a: Ranked, b: Ranked): boolean {
   if (a.rank !== b.rank) return a.rank < b.rank;

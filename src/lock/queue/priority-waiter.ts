@@ -1,6 +1,7 @@
 // One call of a Mutex with `priorities`, from its call until it holds, fails or gives up. What its places mean is in `priority-mode.ts`.
 //
 //   at        it waits for                          and then
+//   (free)    the claim of a better call, once      joins
 //   line      the joins of better calls of ours     tries the lock, if we have no key in the queue; otherwise puts its place
 //   place     the end of the key before it, or      claims, if nobody better waited at its last read;
 //             of a better call of this session      otherwise reads the queue
@@ -21,6 +22,7 @@ import {
   assertOurKind,
   everyEntry,
   type InTheWay,
+  type NextPlace,
   type Outlook,
   outlookOf,
   prioritized,
@@ -34,6 +36,8 @@ const SLOW_READ_MS = 30_000;
 const SLOW_GRAIN_MS = 500;
 /** A rejected call leaves within a round trip or two. One that stays so long is of a client that waits for us, as we for it. */
 const FOREIGN_MS = 1000;
+/** For the claim of another call, which takes a round trip or two. */
+const LET_PASS_MS = 1000;
 
 /** Somebody is better, or holds. Nobody outside sees this error. */
 const NOT_NEXT = new Error("the turn has not come");
@@ -45,6 +49,8 @@ export class PriorityLine {
   readonly #calls = new Set<PriorityWaiter>();
   readonly #waiting = new Map<PriorityWaiter, () => void>();
   #joining = false;
+  /** By the last answer to any of them. */
+  next: NextPlace | undefined;
 
   get isEmpty(): boolean {
     return this.#calls.size === 0;
@@ -97,12 +103,14 @@ export class PriorityWaiter implements Dependent, AuditedWait {
   #rank: number;
   readonly #beganMs: number;
   readonly #lease: Lease;
+  readonly #line: PriorityLine;
   readonly #modes: { readonly place: LockMode; readonly hold: LockMode };
   #place: JoinedEntry | undefined;
   /** By the last answer that has shown the queue. */
   #outlook: Outlook | undefined;
   /** The end for which it waited has come: the queue may differ from what is known only by that, and by later calls. */
   #hasEnded = false;
+  #hasLetPass = false;
   #joined = false;
   #lastRevision: bigint | undefined;
   #gaveUp = false;
@@ -120,12 +128,12 @@ export class PriorityWaiter implements Dependent, AuditedWait {
     this.#beganMs = lease.services.clock.monotonic();
     this.#modes = modesOf(options);
     [this.#since, this.#rank] = this.#now();
-    const line = (this.#queue.prioritized ??= new PriorityLine());
+    this.#line = this.#queue.prioritized ??= new PriorityLine();
     lease.waits.add(this);
-    line.add(this);
+    this.#line.add(this);
     this.granted = new Promise((resolve, reject) => {
       this.#reject = reject;
-      inOwnContext(() => this.#run(line)).then(
+      inOwnContext(() => this.#run()).then(
         (entry) => entry && resolve(entry),
         (error: Error) => reject(error),
       );
@@ -216,17 +224,19 @@ export class PriorityWaiter implements Dependent, AuditedWait {
   }
 
   /** undefined: the caller gave up. */
-  async #run(line: PriorityLine): Promise<JoinedEntry | undefined> {
+  async #run(): Promise<JoinedEntry | undefined> {
+    const line = this.#line;
     try {
       const adopted = await this.#adopted();
       if (adopted) return adopted;
       while (!this.#gaveUp) {
+        if (this.#mustLetPass(line.next)) await this.#letPass(line.next);
         const hold = await this.#lease.inFlight.track(
           this.#place ? this.#claim() : line.join(this, () => this.#join()),
         );
         const granted = hold && this.#grant(hold);
         if (granted) return granted;
-        if (this.#place && !this.#gaveUp) await this.#wait(line);
+        if (this.#place && !this.#gaveUp) await this.#wait();
       }
       return undefined;
     } finally {
@@ -281,7 +291,7 @@ export class PriorityWaiter implements Dependent, AuditedWait {
     this.#outlook = undefined;
     if (own.joined.length === 0) {
       const hold = await this.#claim();
-      if (hold || this.#gaveUp) return hold;
+      if (hold || this.#gaveUp || this.#mustLetPass(this.#line.next)) return hold;
     }
     const admission: Admission = {
       txn: (place) => placeTxn(place),
@@ -349,6 +359,7 @@ export class PriorityWaiter implements Dependent, AuditedWait {
     const place = this.#place;
     this.#hasEnded = false;
     this.#outlook = outlookOf(this.#queue, { place, rank: this.#rank, isNew }, { kvs, revision });
+    this.#line.next = this.#outlook.next;
     if (!place || this.#outlook.isThere) return;
     this.#queue.deletedAlone(place);
     this.#placeIsGone(place);
@@ -374,30 +385,49 @@ export class PriorityWaiter implements Dependent, AuditedWait {
     for (const listener of listeners) listener();
   }
 
+  /** See "No endless claims". A call that is better than that one does not let it pass: it is next itself. */
+  #mustLetPass(next: NextPlace | undefined): next is NextPlace {
+    return next !== undefined && !this.#place && !this.#hasLetPass && this.#rank >= next.rank;
+  }
+
+  async #letPass(next: NextPlace): Promise<void> {
+    this.#hasLetPass = true;
+    await this.#untilEnd(next, next.shownAt, LET_PASS_MS);
+  }
+
   /** Until its turn may have come. */
-  async #wait(line: PriorityLine): Promise<void> {
+  async #wait(): Promise<void> {
     const { behind, foreign, revision } = this.#outlook as Outlook;
     if (!behind) return;
-    const woken = new Promise<void>((resolve) => (this.#wake = resolve));
     this.table.placeAudit.begin();
-    const local = line.before(this);
+    const local = this.#line.before(this);
     if (local) {
+      const woken = this.#woken();
       const stop = local.whenPlaceEnds(this.#wake);
       await woken;
       stop();
-    } else {
-      const end = new EndOfKey(this.#lease, behind, revision);
-      const patience = foreign && this.#lease.services.timers.add(FOREIGN_MS, this.#wake);
-      try {
-        this.#hasEnded = await Promise.race([end.over, woken.then(() => false)]);
-      } finally {
-        patience?.cancel();
-        end.stop();
-      }
-    }
+    } else this.#hasEnded = await this.#untilEnd(behind, revision, foreign && FOREIGN_MS);
     if (this.#gaveUp || this.#mayClaim) return;
     const read = await this.#read();
     if (foreign && read.foreign?.revision === foreign.revision) throw foreign.mismatch;
+  }
+
+  #woken(): Promise<void> {
+    return new Promise((resolve) => (this.#wake = resolve));
+  }
+
+  /** Whether it has come. false: this call was woken before, or `withinMs` is over. `shownAt`: the revision of the answer that has shown the key. */
+  async #untilEnd(key: InTheWay, shownAt: bigint, withinMs: number | undefined): Promise<boolean> {
+    const woken = this.#woken();
+    const end = new EndOfKey(this.#lease, key, shownAt);
+    const patience =
+      withinMs === undefined ? undefined : this.#lease.services.timers.add(withinMs, this.#wake);
+    try {
+      return await Promise.race([end.over, woken.then(() => false)]);
+    } finally {
+      patience?.cancel();
+      end.stop();
+    }
   }
 
   async #read(): Promise<Outlook> {

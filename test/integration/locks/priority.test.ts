@@ -1,5 +1,5 @@
 // A Mutex with priorities. Who was granted, and whether a better call waited then, is read from etcd's own history of the queue.
-import { setImmediate as tick } from "node:timers/promises";
+import { setImmediate as tick, setTimeout as pause } from "node:timers/promises";
 import { describe, expect, onTestFinished, test } from "vitest";
 import {
   type Cluster,
@@ -644,6 +644,33 @@ describe("an answer that is lost", () => {
     await (await behind!).release();
     await queued(name, 0);
   });
+});
+
+test("a free lock goes to the best call, whose claim takes long, while worse calls keep coming", async () => {
+  const [name, most] = ["flow", 500];
+  await using scene = await behindProxy(two.etcd, name, 60);
+  const sessions = await Promise.all(Array.from({ length: 4 }, () => Session.open(scene.rivals)));
+  const held = await mutex(two.holder, name).lock();
+  const best = mutex(scene.session, name).lock({ priority: 9 });
+  await queued(name, 2);
+  // Each claim of the best call reaches etcd after several others have been able to join.
+  scene.proxy.rule({ path: "/etcdserverpb.KV/Txn", act: "delay", ms: 100 });
+  let granted = false;
+  void best.then(() => (granted = true));
+
+  const flow: Promise<unknown>[] = [];
+  const ends = new AbortController();
+  for (let n = 0; n < most && !granted; n++) {
+    if (n === 20) await held.release();
+    const timeoutMs = 1000;
+    flow.push(reasonOf(mutex(sessions[n % 4]!, name).lock({ timeoutMs, signal: ends.signal })));
+    await pause(20);
+  }
+
+  expect(granted).toBe(true);
+  ends.abort();
+  await Promise.all(flow);
+  await (await best).release();
 });
 
 describe("many sessions with random priorities", () => {

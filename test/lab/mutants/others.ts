@@ -311,8 +311,8 @@ export const OTHERS: readonly Mutant[] = [
     patches: [
       {
         file: "lock/queue/demand.js",
-        from: "this.#forget();\n        void this.#look();",
-        to: "this.#forget();\n        if (!this.looked)\n            void this.#look();\n        this.looked = true;",
+        from: "this.#forget(true);\n        void this.#look();",
+        to: "this.#forget(true);\n        if (!this.looked)\n            void this.#look();\n        this.looked = true;",
       },
     ],
     hunt: t1(["link-reset"], { wanted: true, camp: 0.5 }),
@@ -365,8 +365,8 @@ export const OTHERS: readonly Mutant[] = [
       },
       {
         file: "lock/queue/demand.js",
-        from: "this.#forget();\n        void this.#look();",
-        to: "this.#forget();\n        if (!this.looked)\n            void this.#look();\n        this.looked = true;",
+        from: "this.#forget(true);\n        void this.#look();",
+        to: "this.#forget(true);\n        if (!this.looked)\n            void this.#look();\n        this.looked = true;",
       },
     ],
     hunt: t1(["link-reset"], { sticky: true }),

@@ -320,13 +320,13 @@ export class Queue {
 
   /** The queue was full for these, too: they had called before etcd was asked. */
   #refuseLine(callers: readonly Waiter[], waiting: number): void {
-    for (const each of callers) if (each.stage.at === "line") this.#refuseFull(each, waiting);
+    for (const each of callers) this.#refuseFull(each, waiting);
   }
 
-  /** A caller in line, if so many are too many for it. True: it is refused. */
+  /** A caller in line, if so many are too many for it. True: it is refused. Once it has begun to join, etcd's count decides. */
   #refuseFull(waiter: Waiter, waiting: number): boolean {
     const { maxWaiting = Infinity } = waiter.options;
-    if (waiting < maxWaiting) return false;
+    if (waiter.stage.at !== "line" || waiting < maxWaiting) return false;
     this.#refuse(waiter, new QueueFullError(this.name, maxWaiting, waiting));
     return true;
   }

@@ -275,6 +275,31 @@ describe("a call with maxWaiting", () => {
     for (const each of calls.slice(0, 3)) await (await each).release();
   });
 
+  test("whose join has begun with the end of a sticky hold is not refused, and leaves no key behind", async () => {
+    for (let n = 0; n < 8; n++) {
+      const name = `bounded/begun/${n}`;
+      const lock = new RwLock(two.session, name, { sticky: true });
+      await (await lock.readLock()).release();
+      await queued(name, 0);
+      const reader = await lock.readLock();
+      const leaves = new AbortController();
+      const first = reasonOf(lock.writeLock({ maxWaiting: 1, signal: leaves.signal }));
+      await queued(name, 2);
+      // It is first in line in the turn in which the other one leaves.
+      const second = lock.writeLock({ maxWaiting: 1 }).then(
+        (writer) => writer.release(),
+        (error: unknown) => void expect(error).toMatchObject({ code: "QUEUE_FULL" }),
+      );
+      leaves.abort(new Error("no more"));
+
+      expect(await first).toBe(leaves.signal.reason);
+      await reader.release();
+      await second;
+      // What its session keeps is asked for.
+      await (await new RwLock(two.holder, name).writeLock({ timeoutMs: 5000 })).release();
+    }
+  });
+
   test.each([[0], [1001], [1.5], ["3"], [NaN]])("rejects maxWaiting: %j", async (maxWaiting) => {
     const reason = await reasonOf(new Mutex(two.session, "bounded/bad").lock({ maxWaiting } as never));
     expect((reason as Error).message).toContain(

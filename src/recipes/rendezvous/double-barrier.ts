@@ -3,7 +3,8 @@ import { checkFunction, checkInteger, checkName, checkWait } from "../../base/op
 import { type LeaseSource, leaseSourceOf, type SessionSource } from "../../lock/session/cluster.js";
 import type { WaitOptions } from "../../lock/session/session-options.js";
 import { checkOnCrash, REJECT_OR_CONTINUE } from "./await-keys.js";
-import { MAX_MEMBERS, MemberRound } from "./member-round.js";
+import { MAX_MEMBERS } from "./member-keys.js";
+import { MemberRound } from "./member-round.js";
 
 /** Options of `enter` and `leave`. */
 export interface DoubleBarrierOptions extends WaitOptions {

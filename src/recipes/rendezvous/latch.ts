@@ -92,8 +92,8 @@ export class CountDownLatch {
   /**
    * Counts one. Does nothing if the latch is open. Resolves when etcd has stored the count. `timeoutMs` defaults to 5000.
    *
-   * On abort: rejects at once with the signal's reason. The count may have been stored then, as after an EtcdUnavailableError: with an
-   * `id`, the call can be repeated.
+   * On abort: rejects at once with the signal's reason. The count may have been stored then, as after an EtcdUnavailableError, or an
+   * EtcdRefusedError that follows a lost answer: with an `id`, the call can be repeated.
    * @throws {EtcdUnavailableError} if etcd does not answer in time. @throws {EtcdRefusedError} if etcd rejects the request.
    * @throws {CountMismatchError} if others use the latch with another count. @throws {LatchBrokenError} "unreadable".
    * @throws {SessionClosedError} if the cluster is closed. @throws {TypeError | RangeError} on bad options.

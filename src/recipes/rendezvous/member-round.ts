@@ -1,25 +1,13 @@
-// A double barrier: members enter together, and leave together. In the keys of Go's client, and one more for each member of ours:
-//
-//   key                               lease            there:
-//   NAME/waiters/ID                   of the session   a member, from its call of enter to that of leave
-//   NAME/ready                        none             the barrier is open: the last to enter puts it, the last to leave deletes it
-//   /leasehold/barrier/NAME//m/ID     for 30 days      beside the first one; without it, the session of the member has ended
-//   the same                          for ten minutes  a member has left while its put was in doubt: a late attempt puts nothing
-//
-// The members of a round are the first ones, by their create revisions. `ready` names them, so a member that came too late doesn't take the
-// round of the others for its own. It is put only while all of them are there, in one transaction with that condition. A `ready`
-// that is older than every member is left from a round whose members have all died.
+// What a member of a double barrier does in one round. The keys are in member-keys.ts.
 import { BarrierBrokenError, BarrierFullError, CountMismatchError } from "../../errors.js";
-import type { Compare, KeyValue, Txn, TxnAnswer } from "../../etcd/port.js";
+import type { Txn, TxnAnswer } from "../../etcd/port.js";
+import { retry } from "../../etcd/retry.js";
 import type { CheckedWait } from "../../base/options/check.js";
 import { inOwnContext } from "../../base/util/own-context.js";
 import { settleWithin } from "../../base/util/settle.js";
-import { BARRIERS, pathOf, prefixEnd } from "../../keys.js";
-import type { EtcdServices } from "../../lock/session/connection.js";
 import type { Dependent, Lease } from "../../lock/session/lease.js";
 import {
   ATTEMPTS,
-  fieldsOf,
   ownerIn,
   type SeenKey,
   seenKey,
@@ -28,73 +16,23 @@ import {
   type WaitEnds,
   withLongLease,
 } from "./await-keys.js";
+import {
+  admitted,
+  BarrierKeys,
+  hasLeft,
+  latin1,
+  LEFT,
+  membersIn,
+  readyIs,
+  type View,
+  type Waiter,
+  waiterOf,
+  waitersIn,
+} from "./member-keys.js";
 
-/** etcd takes 128 conditions in a transaction. */
-export const MAX_MEMBERS = 100;
 const RECORDS = { ms: 30 * 86_400_000, atLeast: true };
-/** The record of a member that has left. */
-const LEFT = JSON.stringify({ left: true });
 /** Other clients may have put more: those that matter are the oldest. */
 const MAX_READ = 1000;
-
-/** The keys of one barrier. */
-class BarrierKeys {
-  readonly queue: string;
-  readonly waiters: { readonly key: string; readonly end: string };
-  readonly ready: string;
-  readonly records: { readonly key: string; readonly end: string };
-
-  constructor(services: EtcdServices, name: string) {
-    this.queue = pathOf(services, name);
-    const waiters = `${this.queue}/waiters/`;
-    this.waiters = { key: waiters, end: prefixEnd(waiters) };
-    this.ready = `${this.queue}/ready`;
-    const records = `${BARRIERS}${this.queue}//`;
-    // Where `Barrier` has its mark, if that is the name of one, too.
-    this.records = { key: `${records}m/`, end: `${records}m0` };
-  }
-
-  /** From `ready` to the last member: what else is between them is ignored. */
-  get all(): { readonly key: string; readonly end: string } {
-    return { key: this.ready, end: this.waiters.end };
-  }
-}
-
-interface Waiter extends SeenKey {
-  readonly key: Buffer;
-}
-
-/** The members and the open state, as etcd has them at one revision. */
-interface View {
-  /** The oldest first. */
-  readonly waiters: readonly Waiter[];
-  readonly ready: SeenKey | undefined;
-}
-
-const byAge = (a: SeenKey, b: SeenKey): number => (a.createRevision < b.createRevision ? -1 : 1);
-const latin1 = (key: string): string => Buffer.from(key).toString("latin1");
-const waiterOf = (kv: KeyValue): Waiter => ({ key: kv.key, ...seenKey(kv) });
-
-/** The members at one revision. */
-const waitersIn = (keys: ReadonlyMap<string, SeenKey>, directory: string): readonly Waiter[] =>
-  [...keys]
-    .filter(([key]) => key.startsWith(directory))
-    .map(([key, kv]) => ({ key: Buffer.from(key, "latin1"), ...kv }))
-    .sort(byAge);
-
-/** Who was let in: a member of ours says so; of Go's, it's not known. */
-function admitted(ready: SeenKey): ReadonlySet<bigint> | undefined {
-  const revisions = fieldsOf(ready)?.["members"];
-  if (!Array.isArray(revisions) || revisions.length > MAX_MEMBERS) return undefined;
-  const texts = revisions.filter((each) => typeof each === "string" && /^\d{1,19}$/.test(each)) as string[];
-  return new Set(texts.map(BigInt));
-}
-
-/** How many members the owner of a key waits for; undefined: Go's client doesn't say. */
-function membersIn(kv: SeenKey): number | undefined {
-  const members = fieldsOf(kv)?.["members"];
-  return typeof members === "number" ? members : undefined;
-}
 
 interface EnterWait extends CheckedWait {
   /** The limit that the caller has given. */
@@ -118,6 +56,8 @@ export class MemberRound {
   #putting: Promise<unknown> = Promise.resolve();
   /** So many attempts to put it may be executed at any later time. */
   #inDoubt = 0;
+  /** None of them puts it any more. */
+  #isMarked = false;
   /** Members that were among the first ones: the end of one of them before the barrier opens is news. */
   readonly #seen = new Map<bigint, SeenKey>();
   #view: View = { waiters: [], ready: undefined };
@@ -346,7 +286,7 @@ export class MemberRound {
     return kv && this.#isIn(seenKey(kv)) ? this.#entered(seenKey(kv)) : undefined;
   }
 
-  /** Takes it back before the barrier opens; if it has opened meanwhile, this member is inside. */
+  /** Takes it back before the barrier opens; if it has opened meanwhile, this member is inside. `goOut` follows an error. */
   async #withdrawn(error: Error): Promise<Entered> {
     const what = `leave the barrier "${this.name}"`;
     const [key, ready] = [this.#key, this.#keys.ready];
@@ -361,26 +301,46 @@ export class MemberRound {
         ],
       }));
       const [open, own] = ranges.map((range) => range?.kvs[0]);
-      if (succeeded || !own) return error;
+      // Where an earlier attempt has deleted it, a late one may have put it anew.
+      if (succeeded || own?.createRevision !== this.#created) return error;
       last = open && seenKey(open);
       if (last && this.#isIn(last)) return this.#entered(last);
     }
   }
 
-  /** A transaction that removes the keys of this member, and lets no late attempt put them. */
-  #remove(what: string, txn: (removals: Txn["success"]) => Txn): Promise<TxnAnswer> {
+  /** A transaction that removes the keys of this member, and marks it if it can: a full etcd deletes, but stores no mark. */
+  async #remove(what: string, txn: (removals: Txn["success"]) => Txn): Promise<TxnAnswer> {
     const { services, signal } = this.#lease;
-    const [key, record] = [this.#key, this.#record];
-    const policy = { ...this.#lease.policy(what), untilConfirmed: true };
-    const removal = { kind: "delete", key } as const;
-    if (this.#inDoubt === 0)
-      return services.client.txn(txn([removal, { kind: "delete", key: record }]), policy);
-    return withLongLease(services, ATTEMPTS, { what, signal }, (leaseId) =>
-      services.client.txn(txn([removal, { kind: "put", key: record, value: LEFT, leaseId }]), {
-        ...policy,
-        onLeaseGone: undefined,
-      }),
+    if (this.#inDoubt > 0)
+      try {
+        return await this.#mark(what, txn);
+      } catch {
+        signal.throwIfAborted();
+      }
+    const removals = [this.#key, this.#record].map((key) => ({ kind: "delete", key }) as const);
+    return services.client.txn(txn(removals), { ...this.#lease.policy(what), untilConfirmed: true });
+  }
+
+  /** The same with a mark in the place of its record, which lets no late attempt put its keys. */
+  async #mark(what: string, txn: (removals: Txn["success"]) => Txn): Promise<TxnAnswer> {
+    const { services, signal } = this.#lease;
+    const policy = { ...this.#lease.policy(what), onLeaseGone: undefined };
+    const removal = { kind: "delete", key: this.#key } as const;
+    const answer = await withLongLease(services, ATTEMPTS, { what, signal }, (leaseId) =>
+      services.client.txn(txn([removal, { kind: "put", key: this.#record, value: LEFT, leaseId }]), policy),
     );
+    if (answer.succeeded) this.#isMarked = true;
+    return answer;
+  }
+
+  /** Repeated until etcd has confirmed it, or the session is over: then no attempt puts anything. It takes back what one has put meanwhile. */
+  #markLater(what: string): Promise<unknown> {
+    const { services, signal } = this.#lease;
+    const { queue } = this.#keys;
+    const mark = () =>
+      this.#mark(what, (success) => ({ queues: [queue], compare: [], success, failure: [] }));
+    const failed = (): void => signal.throwIfAborted();
+    return retry(mark, { clock: services.clock, signal, failed });
   }
 
   /** Deletes the keys of this member, and the open state behind those of the last one. Resolves with the members that are still there. */
@@ -394,12 +354,21 @@ export class MemberRound {
   }
 
   async #goOut(): Promise<readonly SeenKey[]> {
-    const { client } = this.#lease.services;
     const what = `leave the barrier "${this.name}"`;
+    const others = await this.#delete(what);
+    // Nobody waits for it, as etcd may be full for long.
+    if (this.#inDoubt > 0 && !this.#isMarked)
+      inOwnContext(() => this.#lease.inFlight.track(this.#markLater(what))).catch(() => undefined);
+    return others;
+  }
+
+  async #delete(what: string): Promise<readonly SeenKey[]> {
+    const { client } = this.#lease.services;
     const { queue, ready: key, waiters } = this.#keys;
     if (this.#created === 0n) {
       // Its put was refused, or its answer is lost: no other key has this name.
-      await this.#remove(what, (success) => ({ queues: [queue], compare: [], success, failure: [] }));
+      if (this.#inDoubt > 0)
+        await this.#remove(what, (success) => ({ queues: [queue], compare: [], success, failure: [] }));
       return [];
     }
     const after = [
@@ -413,8 +382,9 @@ export class MemberRound {
       failure: [...after, { kind: "range", key: this.#record }],
     }));
     const [others, open, record] = answer.ranges.filter((range) => range !== undefined);
-    // With an earlier attempt, its record would be gone, too, or would say so.
-    if (record?.kvs.some((kv) => !hasLeft(kv))) throw await this.#keyIsGone("leave");
+    // With an earlier attempt, its record would be gone, or would say so, or would be that of a late put.
+    if (record?.kvs.some((kv) => !hasLeft(kv) && kv.createRevision === this.#created))
+      throw await this.#keyIsGone("leave");
     const [ready] = open?.kvs ?? [];
     if (ready && others?.kvs.length === 0) {
       const policy = { ...this.#lease.policy(what), untilConfirmed: true };
@@ -473,8 +443,3 @@ export class MemberRound {
     return this.#records();
   }
 }
-
-const hasLeft = (kv: Pick<KeyValue, "value">): boolean => fieldsOf(kv)?.["left"] === true;
-
-const readyIs = (key: string, last: SeenKey | undefined): Compare =>
-  last ? { kind: "modified at", key, revision: last.modRevision } : { kind: "created at", key, revision: 0n };

@@ -116,6 +116,17 @@ export const RENDEZVOUS: readonly Mutant[] = [
     patches: [{ file: "recipes/rendezvous/member-round.js", from: "if (others > 0)", to: "if (others > 1)" }],
   },
   {
+    name: "unmarked-member-stays",
+    wrong: "lets no member leave whose mark etcd rejects",
+    patches: [
+      {
+        file: "recipes/rendezvous/member-round.js",
+        from: "catch {\n                signal.throwIfAborted();",
+        to: "catch (error) {\n                throw error;",
+      },
+    ],
+  },
+  {
     name: "late-member-put",
     wrong: "lets etcd put a member late that has given up",
     patches: [

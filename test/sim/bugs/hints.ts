@@ -229,6 +229,7 @@ export const MUTANT_HUNTS: Readonly<Record<string, Ground>> = {
   "counter-s-repeated-put": at(MEET),
   // etcd executes the request that crosses its quota, but still rejects it.
   "refused-counter-stays": at({ ...MEET, faults: ["quota"], gapMs: [20, 100], processes: 4, lanes: 3 }),
+  "unmarked-member-stays": at({ ...MEET, faults: ["quota"], gapMs: [20, 100], processes: 4, lanes: 3 }),
   "dead-counter-waited-for": at({
     ...MEET,
     processes: 2,

@@ -59,6 +59,12 @@ const refusal = (...texts: readonly string[]) =>
   });
 const counted = async (name: string) =>
   (await keysUnder(etcd, `/leasehold/latch/${name}//`)).filter(({ key }) => key.includes("/counted/")).length;
+const waitersOf = (name: string) => keysUnder(etcd, `${name}/waiters/`);
+/** What the records of members say that have no lease of a session. */
+const recordsOf = async (name: string) =>
+  (await keysUnder(etcd, `/leasehold/barrier/${name}//`)).map(({ value }) =>
+    value === '{"left":true}' ? "left" : "there",
+  );
 /** What kinds of keys of counters there are. */
 const partsOf = async (name: string) =>
   (await keysUnder(etcd, `/leasehold/latch/${name}//`))
@@ -374,6 +380,182 @@ describe("a counter whose enlisting is refused after a lost answer", () => {
     }
     await expect.poll(() => partsOf(name)).toEqual(["left"]);
   });
+});
+
+describe("a member whose put is in doubt", () => {
+  const QUOTA = { code: "ETCD_REFUSED", reason: "quota" };
+  /** With no lease for its mark yet. */
+  const join = () => connect({ hosts: proxy.endpoint, requestTimeoutMs: 500, session: { ttlSeconds: 30 } });
+  /** The first attempt to enter: the second one enters. */
+  const holdPut = (name: string) => rule("hold", `${name}/waiters/`, '"owner"');
+  /** The next one that deletes a member. */
+  const removal = (act: Act, name: string, times = 1) =>
+    proxy.rule({
+      ...{ path: TXN, act, times },
+      when: (request) => request.includes(`${name}/waiters/`) && !request.includes('"owner"'),
+    });
+  /** Rejects its mark once, so that the next one only deletes. */
+  const noMark = (name: string) => refusal(`${name}/waiters/`, '{"left":true}');
+  /** Nothing is left of it but its mark, whatever etcd executes. */
+  async function comesNoMore(name: string, held: ReturnType<typeof holdPut>): Promise<void> {
+    await expect.poll(() => recordsOf(name)).toEqual(["left"]);
+    held.release();
+    await held.answered();
+    proxy.remove(held);
+    expect([await waitersOf(name), await recordsOf(name)]).toEqual([[], ["left"]]);
+  }
+
+  test("leaves when it is refused", async () => {
+    const name = "refused-member";
+    const held = holdPut(name);
+    const refused = refusal(`${name}/waiters/`, '"owner"');
+    const entering = new DoubleBarrier(caller, name, 2).enter();
+    await expect(entering).rejects.toMatchObject({ code: "ETCD_REFUSED", reason: "permission" });
+    proxy.remove(refused);
+    await comesNoMore(name, held);
+  });
+
+  test("leaves when etcd is full, which stores no mark then", async () => {
+    await using cluster = join();
+    const name = "full-enter";
+    const lost = rule("drop-answer", `${name}/waiters/`, '"owner"');
+    const entering = new DoubleBarrier(cluster, name, 2).enter();
+    entering.catch(() => undefined);
+    await lost.answered();
+    await spaceAlarm(etcd.member, "ACTIVATE");
+    try {
+      await expect(entering).rejects.toMatchObject(QUOTA);
+      await expect.poll(() => waitersOf(name)).toEqual([]);
+      expect(await recordsOf(name)).toEqual([]);
+    } finally {
+      await spaceAlarm(etcd.member, "DEACTIVATE");
+      proxy.remove(lost);
+    }
+    await expect.poll(() => recordsOf(name), { timeout: 5000 }).toEqual(["left"]);
+  });
+
+  test("leaves a full etcd with the others, and enters again", async () => {
+    await using cluster = join();
+    const name = "full-leave";
+    const [a, b] = [new DoubleBarrier(cluster, name, 2), new DoubleBarrier(other, name, 2)];
+    const held = holdPut(name);
+    await Promise.all([a.enter(), b.enter()]);
+    await spaceAlarm(etcd.member, "ACTIVATE");
+    try {
+      await Promise.all([a, b].map((each) => each.leave({ timeoutMs: 5000 })));
+      expect(await keysUnder(etcd, `${name}/`)).toEqual([]);
+    } finally {
+      await spaceAlarm(etcd.member, "DEACTIVATE");
+    }
+    await comesNoMore(name, held);
+    await Promise.all([a.enter(), b.enter()]);
+    await Promise.all([a.leave(), b.leave()]);
+  });
+
+  test("is told of a death by a full etcd, and leaves it", async () => {
+    await using cluster = join();
+    const name = "full-death";
+    const dying = await Session.open(other, { owner: "dies" });
+    const gone = new DoubleBarrier(dying, name, 3).enter().catch((error: unknown) => error);
+    await expect.poll(() => waitersOf(name)).toHaveLength(1);
+    const held = holdPut(name);
+    const entering = new DoubleBarrier(cluster, name, 3).enter({ timeoutMs: 10_000 });
+    entering.catch(() => undefined);
+    await expect.poll(() => waitersOf(name), { timeout: 5000 }).toHaveLength(2);
+    await spaceAlarm(etcd.member, "ACTIVATE");
+    try {
+      await revoke(etcd, dying.leaseId);
+      await expect(entering).rejects.toMatchObject({ code: "BARRIER_BROKEN", owners: ["dies"] });
+      expect(await gone).toMatchObject({ code: "SESSION_LOST" });
+      expect(await waitersOf(name)).toEqual([]);
+      // That of the death.
+      expect(await recordsOf(name)).toEqual(["there"]);
+    } finally {
+      await spaceAlarm(etcd.member, "DEACTIVATE");
+    }
+    await expect.poll(async () => (await recordsOf(name)).sort()).toEqual(["left", "there"]);
+    held.release();
+    await held.answered();
+    proxy.remove(held);
+    expect(await waitersOf(name)).toEqual([]);
+  });
+
+  test("has no mark while it is inside, let in just before it left", async () => {
+    const name = "let-in";
+    const dying = await Session.open(other);
+    const gone = new DoubleBarrier(dying, name, 3).enter().catch((error: unknown) => error);
+    await expect.poll(() => waitersOf(name)).toHaveLength(1);
+    const put = holdPut(name);
+    const member = new DoubleBarrier(caller, name, 3);
+    const entering = [member.enter()];
+    await expect.poll(() => waitersOf(name), { timeout: 5000 }).toHaveLength(2);
+    const leaving = removal("hold", name, Infinity);
+    await revoke(etcd, dying.leaseId);
+    await leaving.hit();
+    const others = [1, 2].map(() => new DoubleBarrier(other, name, 3));
+    entering.push(...others.map((each) => each.enter({ onCrash: "continue" })));
+    await Promise.all(entering.slice(1));
+    leaving.release();
+    await Promise.all(entering);
+    proxy.remove(leaving);
+    expect(await gone).toMatchObject({ code: "SESSION_LOST" });
+    expect(await recordsOf(name)).toEqual(["there", "there", "there", "there"]);
+    await Promise.all([member, ...others].map((each) => each.leave({ onCrash: "continue" })));
+    await expect.poll(async () => (await recordsOf(name)).sort()).toEqual(["left", "there"]);
+    put.release();
+    await put.answered();
+    proxy.remove(put);
+    expect(await waitersOf(name)).toEqual([]);
+  });
+
+  test("leaves once more if it is put late, before its mark", async () => {
+    const name = "put-between";
+    const held = holdPut(name);
+    const controller = new AbortController();
+    const entering = new DoubleBarrier(caller, name, 2).enter({ signal: controller.signal });
+    entering.catch(() => undefined);
+    await expect.poll(() => waitersOf(name), { timeout: 5000 }).toHaveLength(1);
+    const [refused, lost] = [noMark(name), removal("drop-answer", name)];
+    controller.abort(new Error("enough"));
+    await lost.answered();
+    expect([refused.hits, await recordsOf(name)]).toEqual([1, []]);
+    held.release();
+    await held.answered();
+    await expect(entering).rejects.toThrow("enough");
+    await expect.poll(() => recordsOf(name)).toEqual(["left"]);
+    expect(await waitersOf(name)).toEqual([]);
+    for (const each of [held, refused, lost]) proxy.remove(each);
+  });
+
+  test("leaves once more if it is put late, before it is known that it has left a full barrier", async () => {
+    const name = "put-between/full";
+    const inside = [1, 2].map(() => new DoubleBarrier(other, name, 2));
+    await Promise.all(inside.map((each) => each.enter()));
+    const held = holdPut(name);
+    const [refused, lost] = [noMark(name), removal("drop-answer", name)];
+    const entering = new DoubleBarrier(caller, name, 2).enter({ timeoutMs: 5000 });
+    entering.catch(() => undefined);
+    await lost.answered();
+    expect([refused.hits, await recordsOf(name)]).toEqual([1, ["there", "there"]]);
+    held.release();
+    await held.answered();
+    await expect(entering).rejects.toMatchObject({ code: "BARRIER_FULL" });
+    for (const each of [held, refused, lost]) proxy.remove(each);
+    await expect.poll(() => waitersOf(name)).toHaveLength(2);
+    await expect.poll(async () => (await recordsOf(name)).sort()).toEqual(["left", "there", "there"]);
+    await Promise.all(inside.map((each) => each.leave()));
+  });
+});
+
+test("a member that was refused without a lost answer sends no more", async () => {
+  const name = "refused-once";
+  const refused = refusal(`${name}/waiters/`, '"owner"');
+  const more = rule("delay", `${name}/waiters/`);
+  await expect(new DoubleBarrier(caller, name, 2).enter()).rejects.toMatchObject({ code: "ETCD_REFUSED" });
+  // On the same connection.
+  await new CountDownLatch(caller, `${name}/after`, 2).count();
+  for (const each of [refused, more]) proxy.remove(each);
+  expect([refused.hits, more.hits]).toEqual([1, 0]);
 });
 
 test("a counter that was refused without a lost answer sends no more", async () => {

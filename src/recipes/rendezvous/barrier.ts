@@ -69,8 +69,8 @@ export class Barrier {
    * one more for a lease at most every 75 seconds. `timeoutMs` defaults
    * to 5000. On abort: rejects at once with the signal's reason; the barrier may be closed nevertheless.
    * @throws {BarrierBrokenError} if the last holder died, and nobody has called `release()` since.
-   * @throws {EtcdUnavailableError} if etcd does not answer in time: it may be closed. @throws {EtcdRefusedError} if etcd rejects the request.
-   * @throws {SessionLostError | SessionClosedError} if the session is over, or the cluster closed.
+   * @throws {EtcdUnavailableError} if etcd does not answer in time: it may be closed. @throws {EtcdRefusedError} if etcd rejects the request: after
+   * a lost answer, it may be closed. @throws {SessionLostError | SessionClosedError} if the session is over, or the cluster closed.
    * @throws {TypeError | RangeError} on bad options.
    */
   async hold(options?: HoldBarrierOptions): Promise<boolean> {
@@ -119,10 +119,11 @@ export class Barrier {
     });
     if (answer.succeeded) return this.#held(lease);
     const [gate, broken, own] = answer.ranges.map((range) => range?.kvs[0]);
+    // An attempt may still be on its way, or may have closed it after this answer.
+    if (!own && inDoubt && !(await this.#renounces({ services, policy }, by))) return this.#held(lease);
     if (!gate && broken) throw this.#broken(broken);
-    // An attempt whose answer was lost; somebody may have released it since.
-    if (own || (inDoubt && !(await this.#renounces({ services, policy }, by)))) return this.#held(lease);
-    return false;
+    // With its own key, an attempt whose answer was lost has closed it; somebody may have released it since.
+    return own ? this.#held(lease) : false;
   }
 
   /** From now on, no attempt that is still on its way closes it. false: one has. */

@@ -269,6 +269,46 @@ describe("an attempt that etcd executes late", () => {
     },
   );
 
+  test("closes no barrier that was broken, and released since", async () => {
+    const name = "late-hold/broken";
+    const [barrier, near] = [new Barrier(caller, name), new Barrier(other, name)];
+    const dying = await Session.open(other);
+    await new Barrier(dying, name).hold({ onCrash: "break" });
+    await revoke(etcd, dying.leaseId);
+    const held = rule("hold", name, '"owner"');
+    await expect(barrier.hold()).rejects.toMatchObject({ code: "BARRIER_BROKEN" });
+    expect(held.hits).toBe(1);
+    await near.release();
+    held.release();
+    await held.answered();
+    proxy.remove(held);
+    expect(await keysUnder(etcd, name)).toEqual([]);
+    await near.wait();
+  });
+
+  test("closes a broken barrier for its caller, when it comes between the release and the renouncement", async () => {
+    const name = "late-hold/between";
+    const [barrier, near] = [new Barrier(caller, name), new Barrier(other, name)];
+    const dying = await Session.open(other);
+    await new Barrier(dying, name).hold({ onCrash: "break" });
+    await revoke(etcd, dying.leaseId);
+    const held = rule("hold", name, '"owner"');
+    const renouncing = proxy.rule({
+      ...{ path: TXN, act: "hold" },
+      when: (request) => request.includes(name) && request.includes("renounced"),
+    });
+    const holding = barrier.hold();
+    await renouncing.hit();
+    await near.release();
+    held.release();
+    await held.answered();
+    renouncing.release();
+    expect(await holding).toBe(true);
+    for (const each of [held, renouncing]) proxy.remove(each);
+    expect(await near.hold()).toBe(false);
+    await near.release();
+  });
+
   test.for(["countDown", "leave"] as const)("enlists no counter anew after its %s", async (call) => {
     const name = `late-enlist/${call}`;
     await new CountDownLatch(other, name, 3).countDown();

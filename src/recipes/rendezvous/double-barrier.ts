@@ -27,6 +27,8 @@ export interface DoubleBarrierOptions extends WaitOptions {
 export class DoubleBarrier {
   readonly #source: LeaseSource;
   #round: MemberRound | undefined;
+  /** The one that it has entered last, or has tried to. */
+  #last: MemberRound | undefined;
   #state: "outside" | "entering" | "inside" | "leaving" = "outside";
 
   /**
@@ -50,7 +52,7 @@ export class DoubleBarrier {
    * Enters, and resolves when all members have entered. Costs a request, a read and a watch; for the last one, two requests more. No limit of time by default.
    *
    * On abort, or after `timeoutMs`: rejects at once, and leaves in the background; the others wait for another member. If the barrier opened
-   * in that moment, they see a member that has entered, and left at once.
+   * in that moment, they see a member that has entered, and left at once. The next call of this member first waits until it has left.
    * @throws {BarrierBrokenError} if a member died meanwhile: see `onCrash`. This one has left.
    * @throws {BarrierFullError} if the barrier has all its members. @throws {CountMismatchError} if an earlier one waits for another number.
    * @throws {WaitTimeoutError} after `timeoutMs`. @throws {EtcdUnavailableError} after `timeoutMs`, if etcd does not answer.
@@ -68,8 +70,9 @@ export class DoubleBarrier {
       signal?.throwIfAborted();
       const passed = this.#source.services.clock.monotonic() - start;
       const leftMs = timeoutMs === undefined ? undefined : Math.max(1, timeoutMs - passed);
-      const round = new MemberRound(this.name, this.members, lease);
-      await round.enter({ signal, timeoutMs: leftMs, saidMs: timeoutMs ?? 0, rejects });
+      const after = this.#last?.leaving;
+      const round = (this.#last = new MemberRound(this.name, this.members, lease));
+      await round.enter({ signal, timeoutMs: leftMs, saidMs: timeoutMs ?? 0, rejects, after });
       this.#round = round;
       this.#state = "inside";
     } catch (error) {
@@ -81,7 +84,8 @@ export class DoubleBarrier {
   /**
    * Leaves, and resolves when all members have left. Costs a request and a read; for the last one a request more, and for the others a read and a watch. No limit of time by default.
    *
-   * On abort, or after `timeoutMs`: rejects at once; this member leaves nevertheless. It is outside after each end of the call.
+   * On abort, or after `timeoutMs`: rejects at once; this member leaves nevertheless. It is outside after each end of the call; the next `enter` first
+   * waits until it has left.
    * @throws {BarrierBrokenError} if members died without leaving, when all others have left: see `onCrash`.
    * @throws {WaitTimeoutError} after `timeoutMs`. @throws {EtcdUnavailableError} after `timeoutMs`, if etcd does not answer.
    * @throws {SessionLostError | SessionClosedError} if the session ends, or has: the others are told. @throws {EtcdRefusedError} if etcd rejects a request.

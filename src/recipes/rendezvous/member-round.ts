@@ -38,6 +38,8 @@ interface EnterWait extends CheckedWait {
   /** The limit that the caller has given. */
   readonly saidMs: number;
   readonly rejects: boolean;
+  /** Settles when this member has left its last round: until then, it would meet itself. */
+  readonly after: Promise<unknown> | undefined;
 }
 
 type Entered = "entered" | Error | undefined;
@@ -54,6 +56,7 @@ export class MemberRound {
   /** Create revision of the key; 0n before it is known. */
   #created = 0n;
   #putting: Promise<unknown> = Promise.resolve();
+  #leaving: Promise<unknown> | undefined;
   /** So many attempts to put it may be executed at any later time. */
   #inDoubt = 0;
   /** None of them puts it any more. */
@@ -78,11 +81,12 @@ export class MemberRound {
     this.#value = JSON.stringify({ owner: lease.owner, members: count, since, id });
   }
 
-  async enter({ rejects, saidMs, ...wait }: EnterWait): Promise<void> {
+  async enter({ rejects, saidMs, after, ...wait }: EnterWait): Promise<void> {
     const { services } = this.#lease;
     const what = `enter the barrier "${this.name}"`;
     this.#lease.waits.add(this.#user);
     const stop = new AbortController();
+    this.#putting = this.#lease.inFlight.track(this.#putAfter(after, what, stop.signal));
     const entering = this.#enter(what, rejects, stop.signal);
     try {
       await settleWithin(entering, wait, services, {
@@ -103,8 +107,6 @@ export class MemberRound {
 
   async #enter(what: string, rejects: boolean, stop: AbortSignal): Promise<void> {
     const { services, signal } = this.#lease;
-    this.#putting = this.#lease.inFlight.track(this.#put(what));
-    this.#putting.catch(() => undefined);
     await this.#putting;
     if (stop.aborted) return;
     // The state of the very revision in which it came decides whether there was room for it.
@@ -140,6 +142,13 @@ export class MemberRound {
       { signal: undefined, timeoutMs: undefined },
       { missing: () => "" },
     );
+  }
+
+  async #putAfter(after: Promise<unknown> | undefined, what: string, stop: AbortSignal): Promise<void> {
+    await after?.catch(() => undefined);
+    if (stop.aborted) return;
+    this.#lease.assertOpen();
+    await this.#put(what);
   }
 
   async #put(what: string): Promise<void> {
@@ -344,16 +353,18 @@ export class MemberRound {
   }
 
   /** Deletes the keys of this member, and the open state behind those of the last one. Resolves with the members that are still there. */
-  async goOut(): Promise<readonly SeenKey[]> {
-    await this.#putting.catch(() => undefined);
-    try {
-      return await this.#lease.inFlight.track(this.#goOut());
-    } finally {
-      this.#lease.waits.delete(this.#user);
-    }
+  goOut(): Promise<readonly SeenKey[]> {
+    const leaving = this.#lease.inFlight.track(this.#goOut());
+    return (this.#leaving = leaving.finally(() => this.#lease.waits.delete(this.#user)));
+  }
+
+  /** Settles when etcd has confirmed that, or the session is over; undefined before the call of `goOut`. */
+  get leaving(): Promise<unknown> | undefined {
+    return this.#leaving;
   }
 
   async #goOut(): Promise<readonly SeenKey[]> {
+    await this.#putting.catch(() => undefined);
     const what = `leave the barrier "${this.name}"`;
     const others = await this.#delete(what);
     // Nobody waits for it, as etcd may be full for long.

@@ -51,6 +51,12 @@ function secondRule(act: Act, ...texts: readonly string[]) {
     when: (request) => texts.every((text) => request.includes(text)) && ++seen === 2,
   });
 }
+/** The next one that deletes a member. */
+const removal = (act: Act, name: string, times = 1) =>
+  proxy.rule({
+    ...{ path: TXN, act, times },
+    when: (request) => request.includes(`${name}/waiters/`) && !request.includes('"members":'),
+  });
 /** Rejects the next one, as etcd does. */
 const refusal = (...texts: readonly string[]) =>
   proxy.rule({
@@ -428,12 +434,6 @@ describe("a member whose put is in doubt", () => {
   const join = () => connect({ hosts: proxy.endpoint, requestTimeoutMs: 500, session: { ttlSeconds: 30 } });
   /** The first attempt to enter: the second one enters. */
   const holdPut = (name: string) => rule("hold", `${name}/waiters/`, '"owner"');
-  /** The next one that deletes a member. */
-  const removal = (act: Act, name: string, times = 1) =>
-    proxy.rule({
-      ...{ path: TXN, act, times },
-      when: (request) => request.includes(`${name}/waiters/`) && !request.includes('"owner"'),
-    });
   /** Rejects its mark once, so that the next one only deletes. */
   const noMark = (name: string) => refusal(`${name}/waiters/`, '{"left":true}');
   /** Nothing is left of it but its mark, whatever etcd executes. */
@@ -586,6 +586,37 @@ describe("a member whose put is in doubt", () => {
     await Promise.all(inside.map((each) => each.leave()));
   });
 });
+
+test.for(["enter", "leave"] as const)(
+  "a member that gives its %s up enters again after etcd has deleted its key, and meets others only",
+  async (call) => {
+    const name = `again/${call}`;
+    const [member, near] = [new DoubleBarrier(caller, name, 2), new DoubleBarrier(other, name, 2)];
+    if (call === "leave") await Promise.all([member.enter(), near.enter()]);
+    const controller = new AbortController();
+    const leaving = removal("hold", name, Infinity);
+    const given = member[call]({ signal: controller.signal });
+    given.catch(() => undefined);
+    // One that was let in together with it has left.
+    const left = call === "leave" ? near.leave() : undefined;
+    await expect.poll(() => waitersOf(name)).toHaveLength(1);
+    controller.abort(new Error("enough"));
+    await expect(given).rejects.toThrow("enough");
+    await expect(member.enter({ signal: AbortSignal.timeout(20) })).rejects.toThrow("timeout");
+    await expect(member.enter({ timeoutMs: 20 })).rejects.toThrow("within 20 ms");
+    const entering = member.enter();
+    entering.catch(() => undefined);
+    expect(await stillWaits(other, entering)).toBe(true);
+    expect([member.state, await waitersOf(name)]).toEqual(["entering", [expect.anything()]]);
+    leaving.release();
+    await left;
+    expect(await stillWaits(other, entering)).toBe(true);
+    proxy.remove(leaving);
+    await Promise.all([entering, near.enter()]);
+    await Promise.all([member.leave(), near.leave()]);
+    expect(await keysUnder(etcd, `${name}/`)).toEqual([]);
+  },
+);
 
 test("a member that was refused without a lost answer sends no more", async () => {
   const name = "refused-once";

@@ -61,8 +61,8 @@ export interface Admission {
   txn(entry: QueueEntry): Txn;
   /** What the answer has shown, of this revision. @throws what the caller gets instead of a place. */
   shown(kvs: readonly KeyValue[], revision: bigint): void;
-  /** The attempt that has put the entry, if it has read the queue, has shown this last. */
-  put?(kvs: readonly KeyValue[], revision: bigint, entry: JoinedEntry): void;
+  /** The attempt that has put the entry, if it has read the queue, has shown this last. What this throws, the caller gets, and the entry leaves. */
+  put?(kvs: readonly KeyValue[], revision: bigint, entry: JoinedEntry): void | Promise<void>;
 }
 
 /** A queue entry, and the result of its join. */
@@ -280,14 +280,24 @@ export class Joiner {
       const { succeeded, header, ranges } = answer;
       const revision = succeeded ? header.revision : executedAt([entry], answer);
       if (revision !== undefined) {
-        if (!succeeded) entry.foundExecuted();
         const joined = entry.confirmed(revision);
         own.add(joined);
-        admission.put?.(ranges.at(-1)?.kvs ?? [], header.revision, joined);
+        const stays = admission.put?.(ranges.at(-1)?.kvs ?? [], header.revision, joined);
+        if (!succeeded) entry.foundExecuted();
+        if (stays) await this.#orLeaves(stays, joined);
         return [joinedBy(joined, own, answer)];
       }
       this.#undo([entry], ranges);
       admission.shown(ranges.at(-1)?.kvs ?? [], header.revision);
+    }
+  }
+
+  async #orLeaves(stays: Promise<void>, entry: JoinedEntry): Promise<void> {
+    try {
+      await stays;
+    } catch (error) {
+      this.#queueOf(entry).leaveInBackground(entry);
+      throw error;
     }
   }
 

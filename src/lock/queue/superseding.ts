@@ -9,6 +9,8 @@
 //
 // The session whose key was deleted asks etcd why: the queue at the revision of the deletion has a newer entry, or an administrator has deleted
 // the key, and the call joins anew. It does not get newer by that.
+// An attempt without an answer may have joined, too, and been overtaken by a call that has left since: then nothing in the queue shows it. So a call
+// that has joined after such an attempt asks etcd's history for newer ones (`PutsBefore`), before it waits or holds.
 import { SupersededError } from "../../errors.js";
 import type { Compare, KeyValue, Txn } from "../../etcd/port.js";
 import { parseEntryKey, parseEntryValue } from "../../keys.js";
@@ -16,6 +18,7 @@ import { revisionIsGone } from "./contenders.js";
 import type { JoinedEntry, QueueEntry } from "./entry.js";
 import type { Admission } from "./join.js";
 import { queueRange, whenEmpty } from "./lock-mode.js";
+import { PutsBefore } from "./puts-before.js";
 import type { Queue } from "./queue.js";
 import { cut } from "./seen-entry.js";
 import { newestIn, supersedingTxn } from "./txns.js";
@@ -33,6 +36,10 @@ export class Superseding {
   readonly #own: bigint[] = [];
   /** Its key was deleted, at a revision that may be unknown. */
   #lost: { readonly at: bigint | undefined } | undefined;
+  /** The last attempt, and the revision at which the queue was shown to it. */
+  #last: { readonly entry: QueueEntry; readonly shownAt: bigint | undefined } | undefined;
+  /** Attempts without an answer: the values that they may have put, after this revision. */
+  #inDoubt: { readonly since: bigint; readonly values: readonly string[] } | undefined;
 
   joined({ revision }: JoinedEntry): void {
     this.#own.push(revision);
@@ -47,16 +54,14 @@ export class Superseding {
     let overtaken = NOBODY;
     let asShown: readonly Compare[] | undefined;
     let shownAt: bigint | undefined;
-    let last: QueueEntry | undefined;
     return {
       begins: () => this.#assertNewest(queue),
       txn: (entry: QueueEntry): Txn => {
-        last = entry;
+        this.#last = { entry, shownAt };
         return supersedingTxn(entry, asShown ? () => asShown! : whenEmpty, overtaken);
       },
       shown: (kvs, revision) => {
-        // An attempt without an answer may have joined, and been overtaken since.
-        if (last?.inDoubt && this.#own.length === 0 && shownAt !== undefined) this.#own.push(shownAt);
+        this.#attemptEnded();
         shownAt = revision;
         const calls = this.#assertNone(queue, kvs);
         // The holder, and its delay key. In a longer queue than the answer, an entry before all of these that may be deleted.
@@ -66,13 +71,37 @@ export class Superseding {
         if (guard && overtaken.length > 0)
           asShown = [...asShown, { kind: "created at", key: guard.key, revision: guard.createRevision }];
       },
+      put: (_kvs, _revision, entry) => {
+        this.#attemptEnded();
+        return this.#inDoubt && this.#assertNoneSince(this.#inDoubt.since, queue, entry);
+      },
     };
+  }
+
+  /** Without an answer it may have joined, and been overtaken since. On an empty queue it holds, and is overtaken by nobody. */
+  #attemptEnded(): void {
+    const { entry, shownAt } = this.#last ?? {};
+    this.#last = undefined;
+    if (!entry?.inDoubt || shownAt === undefined) return;
+    const { since = shownAt, values = [] } = this.#inDoubt ?? {};
+    this.#inDoubt = { since, values: [...values, entry.value] };
+    if (this.#own.length === 0) this.#own.push(shownAt);
+  }
+
+  /** @throws SupersededError if a newer one was put between this revision and that of `entry`, or may have been. */
+  async #assertNoneSince(since: bigint, queue: Queue, entry: JoinedEntry): Promise<void> {
+    const puts = await new PutsBefore(entry, since).found;
+    if (!puts) throw new SupersededError(queue.name, undefined);
+    this.#assertNone(queue, puts);
+    this.#inDoubt = undefined;
   }
 
   /** Why its key was deleted, if it was. @throws SupersededError */
   async #assertNewest(queue: Queue): Promise<void> {
     const { lease, name, path } = queue;
     const { client } = lease.services;
+    // Of another session.
+    this.#attemptEnded();
     if (!this.#lost) return;
     const { at } = this.#lost;
     this.#lost = undefined;
@@ -96,8 +125,9 @@ export class Superseding {
   #assertNone({ name, path }: Queue, kvs: readonly KeyValue[]): readonly KeyValue[] {
     const calls = kvs.filter((kv) => supersedes(path, kv));
     const own = this.#own;
-    const isNewer = (at: bigint): boolean => own[0] !== undefined && at > own[0] && !own.includes(at);
-    const newest = calls.find(({ createRevision }) => isNewer(createRevision));
+    const isOwn = ({ createRevision, value }: KeyValue): boolean =>
+      own.includes(createRevision) || this.#inDoubt?.values.includes(value) === true;
+    const newest = calls.find((kv) => own[0] !== undefined && kv.createRevision > own[0] && !isOwn(kv));
     if (newest) throw new SupersededError(name, cut(parseEntryValue(newest.value).owner ?? ""));
     return calls;
   }

@@ -48,6 +48,20 @@ async function joined(name: string, after: bigint): Promise<bigint> {
 
 const written = (spent: Record<string, number>) => ({ Txn: spent["Txn"], revisions: spent["revisions"] });
 
+/** The second one puts the entry: the first has found the lock taken. */
+const second = (name: string) => (request: Buffer, n: number) => n === 2 && request.includes(`${name}/`);
+
+const TXN = "/etcdserverpb.KV/Txn";
+
+/** What the call rejects with whose entry etcd puts without an answer. */
+function lostJoin(
+  { proxy, session }: Awaited<ReturnType<typeof behindProxy>>,
+  name: string,
+): Promise<unknown> {
+  proxy.rule({ path: TXN, act: "drop-answer", when: second(name), times: 1 });
+  return reasonOf(newest(session, name));
+}
+
 describe("a call with supersede", () => {
   test("gets a free lock in one request, as without the option", async () => {
     const counted = await meter(two.etcd.member);
@@ -327,6 +341,84 @@ describe("a call with supersede", () => {
     const granted = await call;
     expect(granted.fence).toBe(mine);
     await granted.release();
+  });
+
+  test.each([
+    ["has held and left", { overtakes: false, aborted: false }],
+    ["has held and left, after it has overtaken another one", { overtakes: true, aborted: false }],
+    ["was aborted", { overtakes: false, aborted: true }],
+  ])("that joined without an answer ends, if the newer one %s by then", async (_, { overtakes, aborted }) => {
+    const name = `newest/unanswered-${overtakes}-${aborted}`;
+    await using behind = await behindProxy(two.etcd, name, 600);
+    const lock = await new Mutex(two.holder, name).lock();
+    const oldest = overtakes ? reasonOf(newest(two.session, name)) : undefined;
+    await queued(name, overtakes ? 2 : 1);
+    const last = (await places(name)).at(-1)!.revision;
+    const older = lostJoin(behind, name);
+    await joined(name, last);
+    expect(await oldest).toEqual(oldest && superseded(name, behind.session.owner));
+    const caller = new AbortController();
+    const call = new Mutex(two.session, name).lock({ ...NEWEST, signal: caller.signal });
+    await until(async () => (await places(name)).at(-1)!.leaseId === two.session.leaseId);
+    if (aborted) {
+      caller.abort("no longer");
+      expect(await reasonOf(call)).toBe("no longer");
+    } else {
+      await lock.release();
+      await (await call).release();
+    }
+    expect(await older).toEqual(superseded(name, two.session.owner));
+    await lock.release();
+    await queued(name, 0);
+  });
+
+  test("that joined without an answer ends, if etcd has compacted what has come since", async () => {
+    const name = "newest/unanswered-compacted";
+    await using behind = await behindProxy(two.etcd, name, 600);
+    const lock = await new Mutex(two.holder, name).lock();
+    const older = lostJoin(behind, name);
+    const last = await joined(name, lock.fence);
+    const call = newest(two.session, name);
+    await joined(name, last);
+    await lock.release();
+    await (await call).release();
+    await two.etcd.member.gateway("/v3/kv/compaction", { revision: String(await revision()) });
+    expect(await older).toEqual(superseded(name, undefined));
+    await queued(name, 0);
+  });
+
+  test.each([
+    ["nobody", false],
+    ["an older one", true],
+  ])(
+    "whose request never arrived is not taken for superseded when the holder leaves, and overtakes %s",
+    async (who, overtakes) => {
+      const name = `newest/not-arrived-${overtakes}`;
+      await using behind = await behindProxy(two.etcd, name, 600);
+      const lock = await new Mutex(two.holder, name).lock();
+      const other = overtakes ? newest(two.session, name) : undefined;
+      await queued(name, overtakes ? 2 : 1);
+      const lost = behind.proxy.rule({ path: TXN, act: "drop-request", when: second(name), times: 1 });
+      const call = newest(behind.session, name);
+      await lost.hit();
+      await lock.release();
+      await (await other)?.release();
+      await (await call).release();
+      expect(who).toBeDefined();
+    },
+  );
+
+  test("that joined without an answer joins again if an administrator has deleted its key", async () => {
+    const name = "newest/unanswered-admin";
+    await using behind = await behindProxy(two.etcd, name, 600);
+    const lock = await new Mutex(two.holder, name).lock();
+    const call = lostJoin(behind, name);
+    const last = await joined(name, lock.fence);
+    await deleteKey((await places(name)).at(-1)!.key);
+    await joined(name, last);
+    await lock.release();
+    expect(await call).toBeUndefined();
+    await queued(name, 1);
   });
 
   test("deletes the delay keys of those that it overtakes, and not that of the holder", async () => {

@@ -1,14 +1,28 @@
-import { type Finding, type Rule } from "./facts.js";
+import { type Facts, type Finding, type Rule } from "./facts.js";
 import type { Place } from "./places.js";
 
 /**
  * I33: a call with `supersede` deletes all older entries of such calls that wait, and nothing else, by etcd's record of the queue at the
- * revision of its join. No place ends that could have begun to hold.
+ * revision of its join. No place ends that could have begun to hold. A join whose place was deleted so never gives its caller a hold.
  */
-export const newestWins: Rule = ({ places }) =>
-  [...places.values()].flatMap((queue) =>
-    queue.flatMap((place) => (place.supersedes ? besides(queue, place) : [])),
-  );
+export const newestWins: Rule = ({ places, holdOf }) =>
+  [...places.values()].flatMap((queue) => {
+    const newest = queue.filter(({ supersedes }) => supersedes);
+    return newest.flatMap((place) => [...besides(queue, place), ...returned(newest, place, holdOf)]);
+  });
+
+/** An attempt without an answer was overtaken, and a later one of the same join holds. */
+function returned(
+  newest: readonly Place[],
+  { key, create, deleted, id }: Place,
+  holdOf: Facts["holdOf"],
+): Finding[] {
+  if (id === undefined || !newest.some((other) => other.create === deleted)) return [];
+  const again = newest.filter((other) => other.id === id && other.create > create && holdOf.has(other));
+  return again.map((other) => ({
+    text: `${key}@${create} was superseded, and its call holds with @${other.create}`,
+  }));
+}
 
 const waitsAt = ({ headSince }: Place, revision: bigint): boolean =>
   headSince === undefined || headSince > revision;

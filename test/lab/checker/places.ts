@@ -10,6 +10,8 @@ export interface Place extends Slot {
   readonly lease: string;
   /** From the value that leasehold writes; undefined for other clients' keys. */
   readonly owner: string | undefined;
+  /** The same for all attempts of one join. */
+  readonly id: string | undefined;
   /** A semaphore's limit as this user has set it. */
   readonly permits: number | undefined;
   /** How many of them it takes. */
@@ -239,6 +241,7 @@ const isWriter = ({ key, lock }: Place) => key.startsWith(`${lock}/write/`);
 
 interface Said {
   readonly owner?: unknown;
+  readonly id?: unknown;
   readonly permits?: unknown;
   readonly weighted?: { readonly permits?: unknown; readonly weight?: unknown };
   readonly priority?: { readonly level: number; readonly agingMs: number; readonly granted?: boolean };
@@ -247,7 +250,7 @@ interface Said {
   readonly supersede?: unknown;
 }
 
-type InValue = Pick<Place, "owner" | "permits" | "weight" | "priority" | "sticky" | "supersedes">;
+type InValue = Pick<Place, "owner" | "id" | "permits" | "weight" | "priority" | "sticky" | "supersedes">;
 
 function saidIn(value: string): InValue {
   try {
@@ -255,6 +258,7 @@ function saidIn(value: string): InValue {
     const { permits, weight = 1 } = said?.weighted ?? { permits: said?.permits };
     return {
       owner: typeof said?.owner === "string" ? said.owner : undefined,
+      id: typeof said?.id === "string" ? said.id : undefined,
       permits: typeof permits === "number" ? permits : undefined,
       weight: typeof weight === "number" ? weight : 1,
       priority: rankIn(said),
@@ -264,6 +268,7 @@ function saidIn(value: string): InValue {
   } catch {
     return {
       owner: undefined,
+      id: undefined,
       permits: undefined,
       weight: 1,
       priority: undefined,

@@ -467,4 +467,16 @@ export const OTHERS: readonly Mutant[] = [
       },
     ],
   },
+  {
+    name: "superseded-call-returns",
+    wrong:
+      "joins after an attempt without an answer, although a newer call may have overtaken that one, held and left",
+    patches: [
+      {
+        file: "lock/queue/superseding.js",
+        from: "return this.#inDoubt && this.#assertNoneSince(this.#inDoubt.since, queue, entry);",
+        to: "return undefined;",
+      },
+    ],
+  },
 ];

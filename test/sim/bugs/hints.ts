@@ -155,6 +155,11 @@ export const MUTANT_HUNTS: Readonly<Record<string, Ground>> = {
     ...{ calls: 200, faults: ["link-cut", "restart-etcd"] },
   }),
   "holder-superseded": NEWEST,
+  // Few calls, of several processes: the queue must be empty again when the lost answer is asked for once more.
+  "superseded-call-returns": at({
+    ...{ of: "mutex", names: 1, newest: true, processes: 3, lanes: 1, camp: 0, quiet: 0, gapMs: [20, 200] },
+    ...{ faults: ["link-lose-answers", "link-lossy"] },
+  }),
   "older-call-left-waiting": NEWEST,
   "full-queue-entered": at({ ...MANY, of: "mutex", names: 1, maxWaiting: 1, ...OFTEN }),
   "better-call-overtaken": RANKED,

@@ -2,6 +2,7 @@ import { KindMismatchError, QueueFullError } from "../../errors.js";
 import type { KeyValue, Range, Txn, TxnAnswer } from "../../etcd/port.js";
 import type { RangesAnswer } from "../../etcd/ranges.js";
 import { type CallPolicy, retryAfter } from "../../etcd/retry.js";
+import { keyText } from "../../etcd/watch.js";
 import { parseEntryValue } from "../../keys.js";
 import { entryFound, type LockKind, mayMeet } from "../../kinds.js";
 import type { About, JoinedEntry, QueueEntry } from "./entry.js";
@@ -59,8 +60,8 @@ export interface Admission {
   begins?(): Promise<void>;
   /** An attempt. Its answer shows the queue last, unless it puts the entry. The first one needs an empty queue. */
   txn(entry: QueueEntry): Txn;
-  /** What the answer has shown, of this revision. @throws what the caller gets instead of a place. */
-  shown(kvs: readonly KeyValue[], revision: bigint): void;
+  /** What the answer has shown last, of this revision, and `before` that. @throws what the caller gets instead of a place. */
+  shown(kvs: readonly KeyValue[], revision: bigint, before: readonly KeyValue[]): void;
   /** The attempt that has put the entry, if it has read the queue, has shown this last. What this throws, the caller gets, and the entry leaves. */
   put?(kvs: readonly KeyValue[], revision: bigint, entry: JoinedEntry): void | Promise<void>;
 }
@@ -288,7 +289,7 @@ export class Joiner {
         return [joinedBy(joined, own, answer)];
       }
       this.#undo([entry], ranges);
-      admission.shown(ranges.at(-1)?.kvs ?? [], header.revision);
+      admission.shown(ranges.at(-1)?.kvs ?? [], header.revision, ranges.at(-2)?.kvs ?? []);
     }
   }
 
@@ -378,17 +379,20 @@ function roomIn({ name, path }: Queue, { mode, maxWaiting }: JoinWanted): Admiss
   let when: When = whenEmpty;
   return {
     txn: (entry) => boundedTxn(entry, when),
-    shown(kvs, revision) {
-      const waiting = waitingIn(path, mode, kvs);
+    shown(kvs, revision, oldest) {
+      const waiting = waitingIn(path, kvs, mode.permits === undefined ? oldest : kvs);
       if (waiting >= maxWaiting) throw new QueueFullError(name, maxWaiting, waiting);
       when = () => [{ kind: "nothing since", ...queueRange(path), revision }];
     },
   };
 }
 
-/** How many of these entries wait. Only the values of permits matter. */
-const waitingIn = (path: string, { permits }: LockMode, kvs: readonly KeyValue[]): number =>
-  splitQueue(
-    path,
-    kvs.map((kv) => new SeenEntry(kv, permits !== undefined)),
-  ).waiters.length;
+/** How many of these entries wait. `read`: those of them that were read with their values. */
+function waitingIn(path: string, kvs: readonly KeyValue[], read: readonly KeyValue[]): number {
+  const values = new Map(read.map((kv) => [keyText(kv.key), kv]));
+  const entries = kvs.map((kv) => {
+    const withValue = values.get(keyText(kv.key));
+    return new SeenEntry(withValue ?? kv, withValue !== undefined);
+  });
+  return splitQueue(path, entries).waiters.length;
+}

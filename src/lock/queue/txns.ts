@@ -11,7 +11,7 @@ import { deletion } from "../session/cleanup.js";
 import type { DelayLease } from "../session/delay-lease.js";
 import type { Lease } from "../session/lease.js";
 import type { JoinedEntry, QueueEntry } from "./entry.js";
-import { type LockMode, queueRange, type When } from "./lock-mode.js";
+import { type LockMode, oldestOf, queueRange, type When } from "./lock-mode.js";
 import { everyEntry } from "./priority-mode.js";
 
 const put = ({ key, lease }: QueueEntry, value: string): Operation => ({
@@ -40,11 +40,12 @@ const MOST = 2 * 1000;
 /** Of keys, with a delay key for each entry. */
 const MOST_KEYS = 10_000;
 
-const wholeQueue = (path: string, { permits }: LockMode): Range => ({
-  ...queueRange(path),
-  order: "oldest first",
-  ...(permits === undefined ? { keysOnly: true, limit: MOST_KEYS } : { limit: MOST }),
-});
+/** The whole queue last. Without permits, only the values of the oldest entry and its delay key matter: it may be a writer that has become a reader. */
+function wholeQueue(path: string, { permits }: LockMode): readonly Range[] {
+  const oldestFirst = { ...queueRange(path), order: "oldest first" } as const;
+  if (permits !== undefined) return [{ ...oldestFirst, limit: MOST }];
+  return [oldestOf(path, 2), { ...oldestFirst, keysOnly: true, limit: MOST_KEYS }];
+}
 
 /** With the values, which show who may be overtaken. */
 export const newestIn = (path: string): Range => ({
@@ -77,22 +78,24 @@ export function tryTxn(entries: readonly QueueEntry[], when: When, ranges: reado
   };
 }
 
-/** Joins if `when` holds, too. Otherwise it writes nothing, and reads the whole queue last. */
-export function boundedTxn(entry: QueueEntry, when: When): Txn {
-  const { mode, path } = entry;
-  const join = joinTxn([entry], mode.readsToJoin(entry));
+/** Joins if `when` holds, too. Otherwise it writes nothing, and reads `ranges` last. */
+function joinTxnIf(entry: QueueEntry, when: When, ranges: readonly Range[]): Txn {
+  const join = joinTxn([entry], entry.mode.readsToJoin(entry));
   const compare = [...join.compare, ...when(entry)];
-  return { ...join, compare, failure: [...join.failure, { kind: "range", ...wholeQueue(path, mode) }] };
+  return { ...join, compare, failure: [...join.failure, ...rangeOperations(ranges)] };
 }
+
+/** Joins if `when` holds, too. Otherwise it writes nothing, and reads the whole queue last. */
+export const boundedTxn = (entry: QueueEntry, when: When): Txn =>
+  joinTxnIf(entry, when, wholeQueue(entry.path, entry.mode));
 
 /** Deletes these keys and joins, if `when` holds. Otherwise it writes nothing, and reads the queue last, the newest first. */
 export function supersedingTxn(entry: QueueEntry, when: When, overtaken: readonly KeyValue[]): Txn {
-  const { compare, success, failure, queues } = boundedTxn(entry, when);
+  const { success, ...join } = joinTxnIf(entry, when, [newestIn(entry.path)]);
   // One of ours that has left since has freed its number, and etcd rejects a transaction that names a key twice.
   const others = overtaken.filter(({ key }) => ![entry.key, entry.delayKey].includes(key.toString()));
   const deletes = others.map(({ key }) => ({ kind: "delete", key }) as const);
-  const read = { kind: "range", ...newestIn(entry.path) } as const;
-  return { queues, compare, success: [...deletes, ...success], failure: [...failure.slice(0, -1), read] };
+  return { ...join, success: [...deletes, ...success] };
 }
 
 /** Puts the key of a hold in the place of the one that has waited for it, if `when` holds, too. Otherwise it writes nothing, and reads the whole queue last. */

@@ -158,6 +158,29 @@ describe("a call with maxWaiting", () => {
     await (await reading).release();
   });
 
+  test.each([0, 60_000])(
+    "does not count readers that hold beside a writer which has become one, with a delay of %s ms",
+    async (releaseDelayMs) => {
+      const name = `bounded/downgraded-${releaseDelayMs}`;
+      await using cluster = connect({ hosts: two.etcd.endpoints });
+      const own = await Session.open(cluster, { ttlSeconds: 600, releaseDelayMs });
+      const writing = await new RwLock(own, name).writeLock();
+      await writing.downgrade();
+      const [first, second] = [new RwLock(two.holder, name), new RwLock(two.session, name)];
+      const holds = [await first.readLock({ maxWaiting: 1 }), await second.readLock()];
+
+      const counted = await meter(two.etcd.member);
+      holds.push(await first.readLock({ maxWaiting: 1 }));
+      expect(written(await counted.read())).toEqual({ Txn: 2, revisions: 1 });
+
+      const waits = first.writeLock({ maxWaiting: 1 });
+      await queued(name, releaseDelayMs > 0 ? 6 : 5);
+      expect(await reasonOf(second.readLock({ maxWaiting: 1 }))).toEqual(full(name, 1, 1));
+      for (const each of [writing, ...holds]) await each.release();
+      await (await waits).release();
+    },
+  );
+
   test("counts those that wait for a permit, by the number that rules", async () => {
     const name = "bounded/permits";
     const permits = new Semaphore(two.holder, name, 3);

@@ -116,7 +116,8 @@ export class Queue {
 
   /** Callers of this session that wait, or will, before the last in line: not those whose join may find a free lock. */
   get #waitingHere(): number {
-    if (this.#waiting >= MAX_WAITING || this.#tenures.length > 0) return this.#waiting + this.#line.size - 1;
+    const waitForKey = this.#tenures.some(({ entry }) => !entry.mode.shared);
+    if (this.#waiting >= MAX_WAITING || waitForKey) return this.#waiting + this.#line.size - 1;
     return this.#waiting - (this.#joining ? 1 : 0);
   }
 

@@ -1,6 +1,15 @@
 // Bounded queues: a call with `maxWaiting` joins only where there is room, by etcd's own record of the queue.
 import { describe, expect, test } from "vitest";
-import { connect, inspect, Mutex, QueueFullError, RwLock, Semaphore, Session } from "../../../src/index.js";
+import {
+  connect,
+  type Hold,
+  inspect,
+  Mutex,
+  QueueFullError,
+  RwLock,
+  Semaphore,
+  Session,
+} from "../../../src/index.js";
 import { etcdOf } from "../../support/fixtures/subjects.js";
 import { meter } from "../../support/fixtures/spent.js";
 import { reasonOf, twoSessions } from "../../support/fixtures/two-sessions.js";
@@ -220,6 +229,33 @@ describe("a call with maxWaiting", () => {
     expect(await reasonOf(mutex.lock({ maxWaiting: 1 }))).toEqual(full(name, 1, 1));
     await lock.release();
     await (await next).release();
+  });
+
+  const sticky = { sticky: true };
+  test.each<[string, (name: string) => (options?: { maxWaiting: number }) => Promise<Hold>]>([
+    [
+      "permit",
+      (name) => {
+        const permits = new Semaphore(two.session, name, 6, sticky);
+        return (options) => permits.acquire(options);
+      },
+    ],
+    [
+      "reader",
+      (name) => {
+        const shared = new RwLock(two.session, name, sticky);
+        return (options) => shared.readLock(options);
+      },
+    ],
+  ])("of a sticky %s counts no callers of its own process that find room", async (what, of) => {
+    const acquire = of(`bounded/sticky-${what}`);
+    // The first key leaves.
+    await (await acquire()).release();
+    const holds = [await acquire()];
+    holds.push(...(await Promise.all([1, 2, 3].map(() => acquire({ maxWaiting: 1 })))));
+    await holds.pop()!.release();
+    holds.push(...(await Promise.all([1, 2].map(() => acquire({ maxWaiting: 1 })))));
+    for (const hold of holds) await hold.release();
   });
 
   test("after the loss of its session is refused if the queue is full by then", async () => {

@@ -373,7 +373,7 @@ export class LockTimeoutError extends LeaseholdError {
   }
 }
 
-/** As many entries as `maxWaiting` allows, or more, waited when etcd looked: the caller has not joined, and nothing was written. */
+/** As many entries as `maxWaiting` allows, or more, waited when etcd looked: the caller has not joined, or has left again at once. */
 export class QueueFullError extends LeaseholdError {
   readonly code = "QUEUE_FULL";
 

@@ -23,7 +23,7 @@ import type { LeaveBy, LockTable, Queue } from "./queue.js";
 import type { SessionEntries } from "./session-entries.js";
 import { SeenEntry, splitQueue } from "./seen-entry.js";
 import type { Superseding } from "./superseding.js";
-import { boundedTxn, joinRefused, joinTxn, tryTxn } from "./txns.js";
+import { boundedTxn, countedTxn, joinRefused, joinTxn, tryTxn } from "./txns.js";
 
 /** The entry that a caller wants to put into each of its queues. */
 export interface JoinWanted {
@@ -54,16 +54,25 @@ export interface Beside {
   readonly leaveBy: LeaveBy;
 }
 
+/** What an answer has shown of a queue. */
+export interface ShownQueue {
+  /** What it has read last. */
+  readonly kvs: readonly KeyValue[];
+  /** What it has read before that. */
+  readonly before: readonly KeyValue[];
+  readonly revision: bigint;
+}
+
 /** On which terms an entry joins its queue. */
 export interface Admission {
   /** Before the first attempt. Rejects with what the caller gets instead of a place. */
   begins?(): Promise<void>;
   /** An attempt. Its answer shows the queue last, unless it puts the entry. The first one needs an empty queue. */
   txn(entry: QueueEntry): Txn;
-  /** What the answer has shown last, of this revision, and `before` that. @throws what the caller gets instead of a place. */
-  shown(kvs: readonly KeyValue[], revision: bigint, before: readonly KeyValue[]): void;
-  /** The attempt that has put the entry, if it has read the queue, has shown this last. What this throws, the caller gets, and the entry leaves. */
-  put?(kvs: readonly KeyValue[], revision: bigint, entry: JoinedEntry): void | Promise<void>;
+  /** The entry was not put. @throws what the caller gets instead of a place. */
+  shown(queue: ShownQueue): void;
+  /** The entry was put; `queue`: if its attempt has read that. @throws what the caller gets: the entry leaves. */
+  put?(queue: ShownQueue, entry: JoinedEntry): void | Promise<void>;
 }
 
 /** A queue entry, and the result of its join. */
@@ -89,6 +98,9 @@ const inTheWay = ({ trying }: LockMode, path: string): Range =>
   oldestOf(path, "whenBeside" in trying ? 2 : 1);
 /** So many transactions of one try, while the writer changes beside which it may hold. */
 const MAX_TRIES = 4;
+
+/** A call with `maxWaiting` looks so often at a queue that others join meanwhile. */
+const MAX_LOOKS = 20;
 
 /** The key of an entry is there already, of another client: the next number is tried. Nobody outside sees this error. */
 const KEY_TAKEN = new Error("the key is taken");
@@ -280,25 +292,24 @@ export class Joiner {
       }
       const { succeeded, header, ranges } = answer;
       const revision = succeeded ? header.revision : executedAt([entry], answer);
-      if (revision !== undefined) {
-        const joined = entry.confirmed(revision);
-        own.add(joined);
-        const stays = admission.put?.(ranges.at(-1)?.kvs ?? [], header.revision, joined);
-        if (!succeeded) entry.foundExecuted();
-        if (stays) await this.#orLeaves(stays, joined);
-        return [joinedBy(joined, own, answer)];
+      const [before, last] = [ranges.at(-2), ranges.at(-1)];
+      const shown = { kvs: last?.kvs ?? [], before: before?.kvs ?? [], revision: header.revision };
+      if (revision === undefined) {
+        this.#undo([entry], ranges);
+        admission.shown(shown);
+        continue;
       }
-      this.#undo([entry], ranges);
-      admission.shown(ranges.at(-1)?.kvs ?? [], header.revision, ranges.at(-2)?.kvs ?? []);
-    }
-  }
-
-  async #orLeaves(stays: Promise<void>, entry: JoinedEntry): Promise<void> {
-    try {
-      await stays;
-    } catch (error) {
-      this.#queueOf(entry).leaveInBackground(entry);
-      throw error;
+      const joined = entry.confirmed(revision);
+      own.add(joined);
+      try {
+        const settled = admission.put?.(shown, joined);
+        if (!succeeded) entry.foundExecuted();
+        if (settled) await settled;
+      } catch (error) {
+        queue.leaveInBackground(joined);
+        throw error;
+      }
+      return [joinedBy(joined, own, answer)];
     }
   }
 
@@ -365,24 +376,38 @@ function executedAt(entries: readonly QueueEntry[], { ranges }: TxnAnswer): bigi
 
 /** What the answer to a join shows: of the entries before it, and of ours that it should contain. */
 function joinedBy(entry: JoinedEntry, own: SessionEntries, { succeeded, ranges }: TxnAnswer): Joined {
-  const found = ranges.filter((range) => range !== undefined);
+  const reads = entry.mode.readsToJoin(entry);
+  const found = ranges.filter((range) => range !== undefined).slice(0, reads.length);
   if (!succeeded || found.length === 0) return { entry, result: UNKNOWN };
-  if (own.count > 1) own.shownBy(entry.mode.readsToJoin(entry), found, entry.revision);
+  if (own.count > 1) own.shownBy(reads, found, entry.revision);
   const result = entry.mode.joined(entry, found);
   if (result.state === "waiting") entry.foundBefore(result.predecessor.revision);
   return { entry, result, mismatch: entry.mismatchIn(found, true) };
 }
 
-/** Fewer than `maxWaiting` entries wait. etcd can't compare a count, so an attempt needs that no entry was put since it was counted. */
+/**
+ * Fewer than `maxWaiting` entries wait. etcd can't compare a count, so an attempt needs that no entry was put since it was counted. While others
+ * join all the time, it would never get on: then it joins, and leaves if too many were before it.
+ */
 function roomIn({ name, path }: Queue, { mode, maxWaiting }: JoinWanted): Admission | undefined {
   if (maxWaiting === undefined) return undefined;
   let when: When = whenEmpty;
+  let looks = 0;
+  const assertRoom = ({ kvs, before }: Pick<ShownQueue, "kvs" | "before">): void => {
+    const waiting = waitingIn(path, kvs, mode.permits === undefined ? before : kvs);
+    if (waiting >= maxWaiting) throw new QueueFullError(name, maxWaiting, waiting);
+  };
   return {
-    txn: (entry) => boundedTxn(entry, when),
-    shown(kvs, revision, oldest) {
-      const waiting = waitingIn(path, kvs, mode.permits === undefined ? oldest : kvs);
-      if (waiting >= maxWaiting) throw new QueueFullError(name, maxWaiting, waiting);
+    txn: (entry) => (looks > MAX_LOOKS ? countedTxn(entry) : boundedTxn(entry, when)),
+    shown(queue) {
+      assertRoom(queue);
+      const { revision } = queue;
       when = () => [{ kind: "nothing since", ...queueRange(path), revision }];
+      looks++;
+    },
+    put({ kvs, before }, { revision }) {
+      const older = kvs.filter(({ createRevision }) => createRevision < revision);
+      if (looks > MAX_LOOKS) assertRoom({ kvs: older, before });
     },
   };
 }

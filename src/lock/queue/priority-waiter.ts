@@ -297,7 +297,7 @@ export class PriorityWaiter implements Dependent, AuditedWait {
       txn: (place) => placeTxn(place),
       // Its number was taken: another one is tried.
       shown: () => undefined,
-      put: (kvs, revision, place) => {
+      put: ({ kvs, revision }, place) => {
         this.#place = place;
         this.#joined = true;
         this.#look(kvs, revision, true);
@@ -315,7 +315,7 @@ export class PriorityWaiter implements Dependent, AuditedWait {
     if (place && !this.#mayClaim) return undefined;
     const admission: Admission = {
       txn: (hold) => claimTxn(hold, place, this.#conditions(place)),
-      shown: (kvs, revision) => {
+      shown: ({ kvs, revision }) => {
         this.#look(kvs, revision);
         if (!this.#mayClaim || this.#place !== place) throw NOT_NEXT;
       },

@@ -60,7 +60,7 @@ export class Superseding {
         this.#last = { entry, shownAt };
         return supersedingTxn(entry, asShown ? () => asShown! : whenEmpty, overtaken);
       },
-      shown: (kvs, revision) => {
+      shown: ({ kvs, revision }) => {
         this.#attemptEnded();
         shownAt = revision;
         const calls = this.#assertNone(queue, kvs);
@@ -71,7 +71,7 @@ export class Superseding {
         if (guard && overtaken.length > 0)
           asShown = [...asShown, { kind: "created at", key: guard.key, revision: guard.createRevision }];
       },
-      put: (_kvs, _revision, entry) => {
+      put: (_, entry) => {
         this.#attemptEnded();
         return this.#inDoubt && this.#assertNoneSince(this.#inDoubt.since, queue, entry);
       },

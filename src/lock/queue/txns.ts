@@ -89,6 +89,12 @@ function joinTxnIf(entry: QueueEntry, when: When, ranges: readonly Range[]): Txn
 export const boundedTxn = (entry: QueueEntry, when: When): Txn =>
   joinTxnIf(entry, when, wholeQueue(entry.path, entry.mode));
 
+/** Joins in any case, and reads the whole queue last, in any case. */
+export function countedTxn(entry: QueueEntry): Txn {
+  const { success, ...join } = boundedTxn(entry, () => []);
+  return { ...join, success: [...success, ...rangeOperations(wholeQueue(entry.path, entry.mode))] };
+}
+
 /** Deletes these keys and joins, if `when` holds. Otherwise it writes nothing, and reads the queue last, the newest first. */
 export function supersedingTxn(entry: QueueEntry, when: When, overtaken: readonly KeyValue[]): Txn {
   const { success, ...join } = joinTxnIf(entry, when, [newestIn(entry.path)]);

@@ -53,7 +53,7 @@ export interface LockWaitOptions extends QueueWaitOptions {
   readonly reason?: string | undefined;
   /**
    * At most so many entries wait in the queue with this one, 1..1000, of all processes: otherwise the call rejects at once with a
-   * QueueFullError, after one request that writes nothing. Holders don't count. Not for `lockAll`. For 0, use a `try…` method. @default no limit
+   * QueueFullError, after one request that writes nothing in nearly all cases. Holders don't count. Not for `lockAll`. For 0, use a `try…` method. @default no limit
    */
   readonly maxWaiting?: number | undefined;
 }

@@ -2,12 +2,14 @@ import { type Finding, type Rule } from "./facts.js";
 import type { Place } from "./places.js";
 
 /**
- * I32: no call joins a queue in which as many entries wait as its `maxWaiting` allows, by etcd's record of the queue at the revision of the
- * join. All calls of such a run have the same number.
+ * I32: no call holds that has joined a queue in which as many entries wait as its `maxWaiting` allows, by etcd's record of the queue at the
+ * revision of the join. All calls of such a run have the same number. A call that many others have overtaken joins in any case, and leaves at once.
  */
-export const queuesAreBounded: Rule = ({ setting: { maxWaiting }, places }) => {
+export const queuesAreBounded: Rule = ({ setting: { maxWaiting }, places, holdOf }) => {
   if (maxWaiting === undefined) return [];
-  return [...places.values()].flatMap((queue) => queue.flatMap((place) => tooMany(queue, place, maxWaiting)));
+  return [...places.values()].flatMap((queue) =>
+    queue.flatMap((place) => (holdOf.has(place) ? tooMany(queue, place, maxWaiting) : [])),
+  );
 };
 
 function tooMany(queue: readonly Place[], { key, create, owner }: Place, maxWaiting: number): Finding[] {

@@ -188,3 +188,44 @@ test("a try that ends before its request is sent, which takes along another join
     .flatMap(({ success }) => success.flatMap((each) => (each.kind === "delete" ? [each.key] : [])));
   expect(deletes).toEqual([`a/${LEASE_ID.toString(16)}`]);
 });
+
+describe("a call with maxWaiting", () => {
+  const foreign = (key: string, createRevision: bigint) => ({ key: `jobs/${key}`, createRevision });
+  const shows = (...keys: { key: string; createRevision: bigint }[]) => {
+    const kvs = keys.map((key) => keyValue({ ...key, modRevision: key.createRevision, leaseId: 5n }));
+    return { header: HEADER, kvs, count: kvs.length, more: false };
+  };
+  const holder = foreign("5", 10n);
+
+  /** Others have joined whenever it tries to. */
+  async function starved() {
+    const { lease, sent, failed, deleted } = world();
+    const waiter = LockTable.of(lease).queue("jobs").join({ maxWaiting: 2 });
+    for (let n = 0; n < 21; n++) await failed(NOTHING, shows(holder), shows(holder));
+    const compared = (await sent()).map(({ request }) => (request as Txn).compare.map(({ kind }) => kind));
+    expect(compared[20]).toContain("nothing since");
+    expect(compared[21]).toEqual(["created at"]);
+    /** Its join is answered, behind these. */
+    const joined = async (...before: { key: string; createRevision: bigint }[]) => {
+      const all = [...before, { key: "jobs/77", createRevision: 20n }];
+      const ranges = [undefined, shows(...all.toReversed()), shows(...before.slice(0, 2)), shows(...all)];
+      (await sent()).at(-1)!.answer({ succeeded: true, header: { ...HEADER, revision: 20n }, ranges });
+      await settle();
+    };
+    return { waiter, joined, deleted };
+  }
+
+  test("joins in any case if others join all the time, and stays if few wait before it", async () => {
+    const { waiter, joined, deleted } = await starved();
+    await joined(holder, foreign("6", 12n));
+    expect([waiter.stage.at, waiter.revision]).toEqual(["turn", 20n]);
+    expect(await deleted()).toEqual([]);
+  });
+
+  test("leaves again if so many wait before it", async () => {
+    const { waiter, joined, deleted } = await starved();
+    await joined(holder, foreign("6", 12n), foreign("7", 15n));
+    await expect(waiter.granted).rejects.toMatchObject({ code: "QUEUE_FULL", waiting: 2 });
+    expect(await deleted()).toEqual(["jobs/77"]);
+  });
+});

@@ -2,14 +2,7 @@ import { DeadlockError, EtcdUnavailableError } from "../../errors.js";
 import { acquire, holdOf, inQueue, type JoinTarget, timeBudget } from "../../lock/hold/acquire.js";
 import { traceAcquire } from "../../lock/hold/events.js";
 import { pathOf } from "../../keys.js";
-import {
-  type CheckedWait,
-  checkName,
-  checkOptions,
-  checkSignal,
-  checkValue,
-  checkWait,
-} from "../../base/options/check.js";
+import { checkName, checkOptions, checkSignal, checkValue, checkWait } from "../../base/options/check.js";
 import {
   type CheckedLock,
   type CheckedQueueWait,
@@ -20,7 +13,7 @@ import type { JoinedEntry } from "../../lock/queue/entry.js";
 import { type LeaseSource, leaseSourceOf, type SessionSource } from "../../lock/session/cluster.js";
 import type { LockOptions, QueueWaitOptions, WaitOptions } from "../../lock/session/session-options.js";
 import { acquireChannel, electionChannel } from "../../base/telemetry/channels.js";
-import { atCaller, withCallersStack } from "../../base/util/own-context.js";
+import { atCaller, inOwnContext, withCallersStack } from "../../base/util/own-context.js";
 import { settleWithin } from "../../base/util/settle.js";
 import {
   CANDIDATE_OPTIONS,
@@ -210,6 +203,7 @@ export class Election {
     const { services } = this.#source;
     const what = `read the candidates of "${name}"`;
     const policy = { ...entry.lease.policy(what), signal: leadership.signal };
+    let handingOver: Promise<void>;
     try {
       // Without a limit of its own, the campaign waits for etcd as long as the session lives.
       const limits = { signal: wait.signal, timeoutMs: left() ?? entry.lease.ttlMs };
@@ -219,14 +213,16 @@ export class Election {
       if (!best) return false;
       tried.add(best.leaseId);
       // If the key, or the session, was lost meanwhile, to join again is what follows, too.
-      await leadership.yieldTo(best, queue).catch(() => undefined);
-      return true;
+      handingOver = inOwnContext(() => leadership.yieldTo(best, queue)).catch(() => undefined);
     } catch (error) {
       // As if it were lost a moment later: the leadership tells.
       if (leadership.signal.aborted) return false;
       void leadership.resign();
       throw withCallersStack(error);
     }
+    // It goes on when the caller waits no longer.
+    await atCaller(this.#within({ wait, left }, handingOver, "hand over to a higher priority in"));
+    return true;
   }
 
   async #begin(
@@ -237,7 +233,8 @@ export class Election {
     const { value } = target;
     try {
       // An adopted entry still has the value of its last candidate.
-      if (entry.value !== value) await this.#within(wait, left(), leadership.proclaim(value));
+      if (entry.value !== value)
+        await this.#within({ wait, left }, leadership.proclaim(value), "proclaim a value as leader of");
       leadership.started(target);
       if (electionChannel.hasSubscribers) publishTerm(this.#event(entry.lease.owner), leadership);
       return leadership;
@@ -252,14 +249,14 @@ export class Election {
     return { hosts, name: this.name, label: this.#options.label, owner };
   }
 
-  /** `leftMs` is what earlier steps have left of the time limit. */
   #within(
-    { signal, timeoutMs = 0 }: CheckedWait,
-    leftMs: number | undefined,
+    { wait: { signal, timeoutMs = 0 }, left }: Pick<Campaign, "wait" | "left">,
     call: Promise<void>,
+    does: string,
   ): Promise<void> {
     const { services } = this.#source;
-    const what = `proclaim a value as leader of "${this.name}" within ${timeoutMs} ms`;
+    const leftMs = left();
+    const what = `${does} "${this.name}" within ${timeoutMs} ms`;
     const onTimeout = (): Error =>
       new EtcdUnavailableError(what, services.client.hosts.whyUnanswered(leftMs));
     return settleWithin(call, { signal, timeoutMs: leftMs }, services, { onTimeout });

@@ -2,6 +2,7 @@
 import { describe, expect, test } from "vitest";
 import {
   type CandidateOptions,
+  type Cluster,
   connect,
   Election,
   type ElectionCandidate,
@@ -9,6 +10,7 @@ import {
   lead,
   type Leadership,
   list,
+  type QueueWaitOptions,
   Session,
 } from "../../../src/index.js";
 import { putOn, revoke } from "../../support/clients/lease-calls.js";
@@ -20,6 +22,7 @@ import { Crew } from "../../support/fixtures/candidates.js";
 import { reasonOf, twoSessions } from "../../support/fixtures/two-sessions.js";
 import { startGrpcProxy } from "../../support/proxies/grpc-proxy.js";
 
+const TXN = "/etcdserverpb.KV/Txn";
 const PATIENCE = { timeout: 10_000 };
 
 const two = twoSessions(20);
@@ -303,6 +306,75 @@ describe("a higher priority", () => {
 
     expect(terms).toEqual([false, true]);
     for (const rule of rules) rule.release();
+  });
+
+  /** A candidate whose turn has come, and whose hand-over is never answered. */
+  async function handsOverInVain<T>(name: string, campaign: (cluster: Cluster) => Promise<T>) {
+    const proxy = await startGrpcProxy({ port: two.etcd.member.clientPort });
+    const cluster = connect({ hosts: proxy.endpoint });
+    const crew = await crewOf(name, { leader: { priority: 0 } });
+    const low = reasonOf(campaign(cluster));
+    await queued(name, 2);
+    const session = await Session.open(two.cluster, { ttlSeconds: 20, owner: "high" });
+    const high = new Election(session, name).campaign("high", { priority: 5 });
+    await queued(name, 3);
+    const rule = proxy.rule({ path: TXN, act: "drop-request", when: givesBack });
+    await (await elected(crew, "leader")).resign();
+    await rule.hit();
+    const dispose = async () => {
+      await crew[Symbol.asyncDispose]();
+      await Promise.all([session, cluster].map((it) => it.close({ drainMs: 0 })));
+      await proxy.stop();
+    };
+    const answer = () => proxy.remove(rule);
+    return { high, low, answer, [Symbol.asyncDispose]: dispose };
+  }
+  const campaignOn = (name: string, options: QueueWaitOptions) => async (cluster: Cluster) => {
+    const session = await Session.open(cluster, { ttlSeconds: 20, owner: "low" });
+    return new Election(session, name).campaign("low", { priority: 0, ...options });
+  };
+
+  test("leads next although a campaign is aborted while it hands over, which rejects at once", async () => {
+    const name = "priority/aborted";
+    const stop = new AbortController();
+    await using it = await handsOverInVain(name, campaignOn(name, { signal: stop.signal }));
+    const reason = new Error("enough");
+
+    stop.abort(reason);
+
+    expect(await it.low).toBe(reason);
+    it.answer();
+    await it.high;
+    await queued(name, 1);
+  });
+
+  test("leads next although the time limit of a campaign ends while it hands over, which rejects then", async () => {
+    const name = "priority/late";
+    await using it = await handsOverInVain(name, campaignOn(name, { timeoutMs: 2000 }));
+
+    expect(await it.low).toMatchObject({
+      code: "ETCD_UNAVAILABLE",
+      message: expect.stringContaining("within 2000 ms") as string,
+    });
+    it.answer();
+    await it.high;
+  });
+
+  test("leads next although `lead` is stopped while it hands over, which ends within a TTL", async () => {
+    const name = "priority/stopped";
+    const stop = new AbortController();
+    const { signal } = stop;
+    const terms: unknown[] = [];
+    await using it = await handsOverInVain(name, (cluster) =>
+      lead(cluster, name, (term) => terms.push(term), { ttlSeconds: 5, owner: "low", priority: 0, signal }),
+    );
+
+    stop.abort();
+    await it.low;
+
+    expect(terms).toEqual([]);
+    await it.high;
+    await queued(name, 1);
   });
 
   test("within the time limit of a campaign, which its hand-overs share", async () => {

@@ -36,6 +36,7 @@ export type About = Readonly<Record<string, unknown>>;
 /** An entry that is in the queue: etcd has reported its create revision. */
 export interface JoinedEntry extends QueueEntry, EntryView {
   readonly revision: bigint;
+  readonly modified: bigint;
 }
 
 /** The kind of an entry whose caller does not state one. */
@@ -76,6 +77,7 @@ export class QueueEntry {
   /** None of so many was its own. */
   #soundAt: number;
   #revision: bigint | undefined;
+  #modified: bigint | undefined;
   #unanswered = 0;
   #joinedBehind: bigint | undefined;
   #held = false;
@@ -111,6 +113,11 @@ export class QueueEntry {
   /** Create revision; undefined until etcd has reported it. */
   get revision(): bigint | undefined {
     return this.#revision;
+  }
+
+  /** Modification revision, as far as this process knows. */
+  get modified(): bigint | undefined {
+    return this.#modified ?? this.#revision;
   }
 
   /** An attempt to put the key was sent and not answered: it may still be applied. */
@@ -203,6 +210,11 @@ export class QueueEntry {
   confirmed(revision: bigint): JoinedEntry {
     this.#revision = revision;
     return this as JoinedEntry;
+  }
+
+  /** Its key was put again at this revision. */
+  putAgain(revision: bigint): void {
+    this.#modified = revision;
   }
 
   /** The answer to its join contained the entry of this create revision before it. */

@@ -18,12 +18,13 @@ import {
   UNKNOWN,
   type When,
   whenEmpty,
+  writer,
 } from "./lock-mode.js";
 import type { LeaveBy, LockTable, Queue } from "./queue.js";
 import type { SessionEntries } from "./session-entries.js";
 import { SeenEntry, splitQueue } from "./seen-entry.js";
 import type { Superseding } from "./superseding.js";
-import { boundedTxn, countedTxn, joinRefused, joinTxn, tryTxn } from "./txns.js";
+import { boundedTxn, countedTxn, joinRefused, joinTxn, takeOverTxn, tryTxn } from "./txns.js";
 
 /** The entry that a caller wants to put into each of its queues. */
 export interface JoinWanted {
@@ -132,10 +133,35 @@ export class Joiner {
         const admission = wanted.superseding?.admission(queue) ?? roomIn(queue, wanted);
         return admission ? this.joinIf(admission, queue, wanted) : this.#put(wanted, JOIN);
       }
-      return Promise.resolve([{ entry: own.adopt(adopted, wanted), result: UNKNOWN }]);
+      const entry = own.adopt(adopted, wanted);
+      if (wanted.mode === writer) return this.#takeOver(entry, queue, wanted);
+      return Promise.resolve([{ entry, result: UNKNOWN }]);
     } catch (error) {
       return Promise.reject(error);
     }
+  }
+
+  /**
+   * The put of a downgrade that the session before has sent may still arrive. It compares the modification revision, which this changes. If it has
+   * arrived already, others may read beside: the call joins anew, behind them.
+   */
+  async #takeOver(entry: JoinedEntry, queue: Queue, wanted: JoinWanted): Promise<readonly Joined[]> {
+    const { lease } = this.table;
+    const txn = takeOverTxn(entry, entry.mode.reads(entry, true));
+    try {
+      const { succeeded, header, ranges } = await lease.services.client.txn(txn, this.#policy(wanted));
+      if (succeeded) {
+        entry.putAgain(header.revision);
+        const found = ranges.filter((range) => range !== undefined);
+        return [{ entry, result: entry.mode.positionOf(entry, found) === "first" ? GRANTED : UNKNOWN }];
+      }
+    } catch (error) {
+      const reason = await joinRefused(lease, txn, error);
+      queue.leaveInBackground(entry);
+      throw lease.signal.aborted ? lease.signal.reason : reason;
+    }
+    queue.leaveInBackground(entry);
+    return this.join(queue, wanted);
   }
 
   /** An entry in each of several queues, granted if all queues were empty. */

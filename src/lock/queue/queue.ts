@@ -517,10 +517,17 @@ export class Queue {
     const send = (alone: boolean): Promise<TxnAnswer> =>
       lease.inFlight.track(lease.services.client.txn(downgradeTxn(entry, reads, alone), policy));
     let answer = await send(false);
-    const isThere = answer.ranges[0]?.kvs.some((kv) => entry.is(kv)) ?? false;
-    if (!answer.succeeded && isThere) answer = await send(true);
-    if (!answer.succeeded) return false;
-    const found = answer.ranges.filter((range) => range !== undefined);
+    while (!answer.succeeded) {
+      const found = answer.ranges[0]?.kvs.find((kv) => entry.is(kv));
+      if (!found) return false;
+      // An attempt before, whose answer was lost.
+      if (found.value === entry.downgradedValue) break;
+      // Another client has put it meanwhile, or the delay key is gone.
+      const alone = found.modRevision === entry.modified;
+      entry.putAgain(found.modRevision);
+      answer = await send(alone);
+    }
+    const found = answer.ranges.slice(-reads.length).filter((range) => range !== undefined);
     this.#letIn(entry, next && next.mode.positionOf(next, found) === "first" ? next : undefined);
     return true;
   }

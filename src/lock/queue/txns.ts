@@ -138,15 +138,35 @@ export const announceGrantTxn = (entry: JoinedEntry): Txn => ({
   failure: [],
 });
 
-/** Writes the keys of a writer again, as those of a reader, and reads `ranges`. `alone`: not its delay key, which is gone. */
+/**
+ * Writes the keys of a writer again, as those of a reader, unless they were written meanwhile, and reads `ranges`. `alone`: not its delay
+ * key, which is gone.
+ */
 export function downgradeTxn(entry: JoinedEntry, ranges: readonly Range[], alone: boolean): Txn {
-  const { revision, downgradedValue: value } = entry;
-  const held = heldTxn(entry);
+  const { key, revision, modified, downgradedValue: value } = entry;
+  const { queues, compare, failure } = heldTxn(entry);
   const delays = alone ? [] : delayKeys([entry]);
+  const reads = rangeOperations(ranges);
   return {
-    ...held,
-    compare: [...held.compare, ...delays.map((key) => ({ kind: "created at", key, revision }) as const)],
-    success: [...(alone ? [put(entry, value)] : puts(entry, value)), ...rangeOperations(ranges)],
+    queues,
+    compare: [
+      ...compare,
+      { kind: "modified at", key, revision: modified },
+      ...delays.map((delay) => ({ kind: "created at", key: delay, revision }) as const),
+    ],
+    success: [...(alone ? [put(entry, value)] : puts(entry, value)), ...reads],
+    failure: [...failure, ...reads],
+  };
+}
+
+/** Writes the key of an adopted writer again, unchanged, unless it is a reader's by now, and reads `ranges`. */
+export function takeOverTxn(entry: JoinedEntry, ranges: readonly Range[]): Txn {
+  const { key, value } = entry;
+  const { compare, ...announce } = announceGrantTxn(entry);
+  return {
+    ...announce,
+    compare: [...compare, { kind: "value is", key, value }],
+    success: [...announce.success, ...rangeOperations(ranges)],
   };
 }
 

@@ -5,11 +5,13 @@ import { describe, expect, onTestFinished, test } from "vitest";
 import { connect, forceRelease, inspect, list, lockAll, Mutex, RwLock, Session } from "../../../src/index.js";
 import { observe } from "../../support/clients/observer.js";
 import { settledYet } from "../../support/clients/session-client.js";
+import { takesPlace } from "../../support/clients/request-shape.js";
 import { EtcdctlLock } from "../../support/clients/etcdctl-lock.js";
 import { meter } from "../../support/fixtures/spent.js";
 import { etcdOf } from "../../support/fixtures/subjects.js";
 import { reasonOf, twoSessions } from "../../support/fixtures/two-sessions.js";
 import { behindProxy } from "../../support/proxies/behind-proxy.js";
+import { startGrpcProxy } from "../../support/proxies/grpc-proxy.js";
 
 const two = twoSessions(60);
 const { deleteKey, putKey, revoke, queued, until } = etcdOf(two);
@@ -256,6 +258,19 @@ describe("a put of a downgrade", () => {
     await last.release();
   });
 
+  test("comes after that of another client, which has put the key meanwhile", async () => {
+    const name = "put/meanwhile";
+    const writer = await new RwLock(two.holder, name).writeLock();
+    const value = JSON.stringify(await valueOf(writer.key));
+    await two.etcd.etcdctl(["put", `--lease=${two.holder.leaseId.toString(16)}`, writer.key, value]);
+
+    await writer.downgrade();
+
+    expect(await valueOf(writer.key)).toMatchObject({ downgraded: true });
+    expect((await new RwLock(two.session, name).tryReadLock())?.held).toBe(true);
+    await writer.release();
+  });
+
   test("that etcd rejects leaves the hold, and a second call puts it", async () => {
     const name = "refused";
     await using behind = await behindProxy(two.etcd, name, 30);
@@ -270,6 +285,99 @@ describe("a put of a downgrade", () => {
     await writer.downgrade();
 
     expect((await new RwLock(two.session, name).tryReadLock())?.held).toBe(true);
+  });
+});
+
+describe("a put of a downgrade that arrives after another process has adopted the session", () => {
+  /** A writer whose session is orphaned, as no put of its downgrade is answered. */
+  async function orphaned(name: string) {
+    const behind = await behindProxy(two.etcd, name, 2);
+    const late = behind.proxy.rule({ path: TXN, act: "hold", when: downgrades(name) });
+    const before = await new RwLock(behind.session, name).writeLock();
+    const downgrading = reasonOf(before.downgrade());
+    await late.hit();
+    const leaseId = await behind.session.orphan();
+    expect(await downgrading).toMatchObject({ code: "LOCK_LOST", loss: "closed" });
+    const arrives = async () => {
+      late.release();
+      await late.answered(late.hits);
+    };
+    return { before, arrives, leaseId, [Symbol.asyncDispose]: () => behind[Symbol.asyncDispose]() };
+  }
+
+  test("lets no reader in beside the writer that was taken over, which may become a reader itself", async () => {
+    const name = "taken/over";
+    await using it = await orphaned(name);
+    await using adopted = await Session.adopt(two.cluster, it.leaseId);
+    const writer = await new RwLock(adopted, name).writeLock();
+    expect(writer.fence).toBe(it.before.fence);
+
+    await it.arrives();
+
+    expect(await valueOf(writer.key)).not.toHaveProperty("downgraded");
+    expect(await new RwLock(two.session, name).tryReadLock()).toBeUndefined();
+    await writer.downgrade();
+    const reader = await new RwLock(two.session, name).tryReadLock();
+    expect([writer.held, reader?.held]).toEqual([true, true]);
+    await Promise.all([writer.release(), reader?.release()]);
+  });
+
+  test("and before a call takes the writer over, makes that call join anew", async () => {
+    const name = "taken/before";
+    await using it = await orphaned(name);
+    await using adopted = await Session.adopt(two.cluster, it.leaseId);
+
+    await it.arrives();
+    const reader = (await new RwLock(two.session, name).tryReadLock())!;
+    const writing = new RwLock(adopted, name).writeLock();
+    const turn = settledYet(writing);
+    await until(async () => !(await two.places(name)).some((p) => p.revision === it.before.revision));
+    await settled();
+
+    expect([reader.held, turn()]).toEqual([true, false]);
+    await reader.release();
+    const writer = await writing;
+    expect(writer.fence).toBeGreaterThan(it.before.fence);
+    await writer.release();
+    await queued(name, 0);
+  });
+});
+
+describe("the writer of an adopted session", () => {
+  test("costs one request", async () => {
+    const name = "taken/cost";
+    const session = await Session.open(two.cluster, { ttlSeconds: 30 });
+    const before = await new RwLock(session, name).writeLock();
+    await using adopted = await Session.adopt(two.cluster, await session.orphan());
+    const counts = await meter(two.etcd.member);
+
+    const writer = await new RwLock(adopted, name).writeLock();
+
+    // What reads and lists meanwhile looks for late puts.
+    const { Txn, Watch, revisions } = await counts.lap({ Txn: 1, revisions: 1 });
+    expect({ Txn, Watch, revisions }).toEqual({ Txn: 1, Watch: undefined, revisions: 1 });
+    expect(writer.fence).toBe(before.fence);
+    await writer.release();
+  });
+
+  test("is given back when its call gives up before etcd has answered", async () => {
+    const name = "taken/gives-up";
+    await using proxy = await startGrpcProxy({ port: two.etcd.member.clientPort });
+    await using cluster = connect({ hosts: proxy.endpoint });
+    const session = await Session.open(two.cluster, { ttlSeconds: 30 });
+    await new RwLock(session, name).writeLock();
+    const adopted = await Session.adopt(cluster, await session.orphan());
+    const puts = (request: Buffer) => request.includes(`${name}/write/`) && takesPlace(request);
+    const late = proxy.rule({ path: TXN, act: "hold", when: puts });
+    const stop = new AbortController();
+    const writing = reasonOf(new RwLock(adopted, name).writeLock({ signal: stop.signal }));
+    await late.hit();
+    stop.abort("enough");
+    expect(await writing).toBe("enough");
+
+    late.release();
+
+    await queued(name, 0);
   });
 });
 

@@ -44,8 +44,8 @@ function putOf(txn: Txn, place: { readonly key: string; readonly value: string }
   const [first, ...more] = txn.compare;
   const own = first?.kind === "created at" && String(first.key) === key ? first.revision : undefined;
   const asks = txn.success.some(({ kind }) => kind === "range");
-  if (own !== undefined && own > 0n && more.length === 0)
-    return { is: "announcement", ...place, created: Number(own) };
+  const isSame = more.every(({ kind, key: other }) => kind === "modified at" && String(other) === key);
+  if (own !== undefined && own > 0n && isSame) return { is: "announcement", ...place, created: Number(own) };
   if (own === 0n && more.length === 0) return { is: "join", ...place, asks };
   if (isTry(txn.compare, key)) return { is: "try", ...place, asks };
   return { is: "unknown", key };

@@ -103,7 +103,10 @@ test("a writer that becomes a reader puts its key under the same create revision
 
   const { compare, success, failure } = downgradeTxn(entry, [], false);
 
-  expect(compare).toEqual([{ kind: "created at", key: entry.key, revision: 9n }]);
+  expect(compare).toEqual([
+    { kind: "created at", key: entry.key, revision: 9n },
+    { kind: "modified at", key: entry.key, revision: 9n },
+  ]);
   expect(failure).toEqual([{ kind: "range", key: entry.key }]);
   expect(success).toEqual([
     { kind: "put", key: entry.key, leaseId: lease.leaseId, value: entry.downgradedValue },

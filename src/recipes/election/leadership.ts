@@ -75,7 +75,7 @@ export interface Leadership extends Lock {
    * `resigned` of the error is true.
    * @throws {LockLostError | LockReleasedError} if this candidate no longer leads.
    * @throws {EtcdUnavailableError} if etcd does not answer the check in time.
-   * @throws {EtcdRefusedError} if etcd rejects it.
+   * @throws {EtcdRefusedError} if etcd rejects it, or the hand-over: the leader has resigned then, and the next candidate leads.
    * @throws {TypeError | RangeError} on bad arguments.
    */
   transfer(to: TransferTarget, options?: WaitOptions): Promise<void>;
@@ -135,7 +135,8 @@ export class LeadershipHandle extends ExclusiveHoldHandle implements Leadership 
     const released = this.releaseBy(handOver.by);
     if (workEnded) return;
     await released;
-    if (handOver.failure instanceof TransferError) throw handOver.failure.afterResignation();
+    const { failure } = handOver;
+    if (failure) throw failure instanceof TransferError ? failure.afterResignation() : failure;
   }
 
   /** A candidate whose turn has come makes room for another one, before its caller hears of it. */

@@ -8,9 +8,9 @@
 // not notice the end of its key, and believe that it leads: only those move that have said that they may (`transferable`).
 //
 // The leader's hold has ended before the transaction is sent, as at each release, and under `lead` its work has settled. So whatever
-// becomes of the transaction and its answer, at most the target leads. If the target is gone by then, the leader leaves as it would
-// have left without it.
-import { TransferError, type TransferRefusal } from "../../errors.js";
+// becomes of the transaction and its answer, at most the target leads. If the target is gone by then, or etcd rejects the transaction, the
+// leader leaves as it would have left without it.
+import { EtcdRefusedError, TransferError, type TransferRefusal } from "../../errors.js";
 import type { Compare, Operation, Txn, TxnAnswer } from "../../etcd/port.js";
 import type { CallPolicy } from "../../etcd/retry.js";
 import type { LeaveBy } from "../../lock/queue/queue.js";
@@ -83,7 +83,7 @@ export function preferred(
 /** The way in which the key of a leader leaves the queue, so that the candidate leads that `choose` finds. */
 export class HandOver {
   /** Why the leader has only left. */
-  failure: unknown;
+  failure: TransferError | EtcdRefusedError | undefined;
   #doubted = false;
 
   constructor(
@@ -105,16 +105,18 @@ export class HandOver {
       given.onUnanswered?.();
     };
     const policy = { ...given, onUnanswered };
+    const once = { ...policy, what: `hand over "${this.place.name}"`, untilConfirmed: false };
     let { next } = this.how;
-    for (;;) {
-      const answer = await this.#step(leave, next, policy);
-      if (!("ahead" in answer)) return answer;
-      try {
+    try {
+      for (;;) {
+        const answer = await this.#step(leave, next, once);
+        if (!("ahead" in answer)) return answer;
         next = answer.ahead ?? this.how.choose(answer.queue);
-      } catch (error) {
-        this.failure = error;
-        return this.#executed(await this.services.client.txn(leave, policy));
       }
+    } catch (error) {
+      if (!(error instanceof TransferError || error instanceof EtcdRefusedError)) throw error;
+      this.failure = error;
+      return this.#executed(await this.services.client.txn(leave, policy));
     }
   };
 

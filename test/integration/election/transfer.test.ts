@@ -11,7 +11,7 @@ import {
 } from "../../../src/index.js";
 import { revoke } from "../../support/clients/lease-calls.js";
 import { oldestSince, revisionOf } from "../../support/clients/oldest-keys.js";
-import { givesBack } from "../../support/clients/request-shape.js";
+import { givesBack, txnShape } from "../../support/clients/request-shape.js";
 import { abortOf, queued as joined } from "../../support/clients/session-client.js";
 import { V3Candidate } from "../../support/clients/v3election.js";
 import { type Candidate, Crew } from "../../support/fixtures/candidates.js";
@@ -145,6 +145,23 @@ describe("a leader that transfers its leadership", () => {
     });
     expect((await at(it.crew, "b").elected).held).toBe(true);
     expect(it.crew.leading).toEqual(["b"]);
+  });
+
+  test("has resigned when etcd rejects the hand-over: the next one in the queue leads", async () => {
+    await using it = await behindProxy("transfer/refused");
+    const status = { code: 3, details: "etcdserver: too many operations in txn request" };
+    // What only leaves reads nothing.
+    const handsOver = (request: Buffer) => givesBack(request) && txnShape(request).failure.has("range");
+    it.proxy.rule({ path: TXN, act: "refuse", when: handsOver, status });
+
+    const transferring = reasonOf(it.leadership.transfer("c"));
+
+    expect((await at(it.crew, "b").elected).held).toBe(true);
+    expect(await transferring).toMatchObject({
+      code: "ETCD_REFUSED",
+      message: expect.stringMatching(/hand over "transfer\/refused" .*too many operations/) as string,
+    });
+    expect([it.leadership.held, it.crew.leading]).toEqual([false, ["b"]]);
   });
 
   test("hands over all the same when one before the candidate leaves after the check", async () => {

@@ -56,7 +56,8 @@ export interface CandidateOptions {
   readonly transferable?: boolean | undefined;
   /**
    * A whole number, -1000..1000. When the turn of this candidate comes, and a transferable one of a higher priority waits, it hands over to
-   * that one and joins the queue again. A running leader stays: nobody is interrupted. @default 0
+   * that one and joins the queue again, unless its turn has come by a `transfer` to it. A running leader stays: nobody is interrupted.
+   * @default 0
    */
   readonly priority?: number | undefined;
   /**
@@ -65,7 +66,7 @@ export interface CandidateOptions {
    */
   readonly labels?: Readonly<Record<string, string>> | undefined;
   /**
-   * Called when the turn of this candidate has come, with each transferable candidate that it can hand over to, itself first, and with all
+   * Called when the turn of this candidate has come, but by no `transfer` to it, with each transferable candidate that it can hand over to, itself first, and with all
    * of them: may this one lead? The first eligible one of the highest priority leads. If it's another one, this candidate hands over to it
    * and joins the queue again. If none is eligible, this one leads. What it throws rejects the campaign. @default all are
    */
@@ -132,6 +133,9 @@ const MAX_STORED = 65_536;
 /** A key in the queue of an election, with all that has to be known to move it. */
 export interface QueuedKey {
   readonly candidate: ElectionCandidate;
+  /** As it's stored. */
+  readonly value: string;
+  readonly modRevision: bigint;
   /** It stands in the queue, and is no candidate: a lock, or an entry of a name below the election's. */
   readonly isForeign: boolean;
   /** The second key of an entry whose session has `releaseDelayMs`. */
@@ -168,7 +172,9 @@ export function queuedKeys(
       const isForeign = !isCandidate(path, kv.text, kv.value);
       const about = isForeign ? undefined : parseAbout(abouts.get(aboutKey(kv.text)), kv);
       const leads = n === 0 && !isForeign;
-      return { candidate: candidateOf(kv, about, leads), isForeign, delayKey: delays.get(kv.text) };
+      const { value, modRevision } = kv;
+      const candidate = candidateOf(kv, about, leads);
+      return { candidate, value, modRevision, isForeign, delayKey: delays.get(kv.text) };
     });
 }
 

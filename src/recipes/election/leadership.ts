@@ -62,7 +62,8 @@ export interface Leadership extends Lock {
   /**
    * Resigns so that the candidate `to` is the next leader: that of `candidates()`, or the first one whose session has this `owner`. First, it
    * checks that this candidate waits and can be handed over to; only then does the leadership end, as by `resign()`. Candidates that wait before
-   * `to` move to the end of the queue. They can, and `to` can be named, if their campaigns are `transferable`.
+   * `to` move to the end of the queue. They can, and `to` can be named, if their campaigns are `transferable`. In this turn, `to` leads whatever
+   * the `priority` of others and its `eligible` say.
    *
    * With `campaign`, it resolves when etcd has confirmed the hand-over, so call it when your work has stopped. Under `lead`, `signal` aborts, and
    * it resolves at once, so work may await it: the hand-over follows when the work has ended, and not before. What the work throws
@@ -130,7 +131,7 @@ export class LeadershipHandle extends ExclusiveHoldHandle implements Leadership 
     const choose = (found: readonly QueuedKey[]) => nextOf(place, found, target);
     const next = choose(queue);
     const workEnded = this.#work?.ended;
-    const handOver = new HandOver(services, place, { next, choose, workEnded });
+    const handOver = new HandOver(services, place, { next, choose, chosen: true, workEnded });
     this.#transferred = true;
     const released = this.releaseBy(handOver.by);
     if (workEnded) return;

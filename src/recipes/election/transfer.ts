@@ -7,11 +7,21 @@
 // No entry can come before the target later, so the target is the oldest one then. A candidate of Go's, or an older one of ours, would
 // not notice the end of its key, and believe that it leads: only those move that have said that they may (`transferable`).
 //
+// At its turn, the target would hand over to a higher priority. So the transaction of a `transfer` puts the target's key again, unchanged:
+// no other key of a candidate that waits is ever put again. If etcd rejects that put (since 3.6, a user may not put with a lease that has a key
+// which it may not write), the transaction is sent without it.
+//
 // The leader's hold has ended before the transaction is sent, as at each release, and under `lead` its work has settled. So whatever
 // becomes of the transaction and its answer, at most the target leads. If the target is gone by then, or etcd rejects the transaction, the
 // leader leaves as it would have left without it.
 import { EtcdRefusedError, TransferError, type TransferRefusal } from "../../errors.js";
-import type { Compare, Operation, Txn, TxnAnswer } from "../../etcd/port.js";
+import {
+  type Compare,
+  LeaseNotFoundError,
+  type Operation,
+  type Txn,
+  type TxnAnswer,
+} from "../../etcd/port.js";
 import type { CallPolicy } from "../../etcd/retry.js";
 import type { LeaveBy } from "../../lock/queue/queue.js";
 import type { EtcdServices } from "../../lock/session/connection.js";
@@ -60,6 +70,9 @@ export function nextOf(place: Place, queue: readonly QueuedKey[], to: TransferTa
   return { target, between };
 }
 
+/** A leader has named it, and not only a candidate whose turn had come. */
+const isChosen = ({ candidate: { revision }, modRevision }: QueuedKey): boolean => modRevision > revision;
+
 /**
  * The candidate that a candidate hands over to when its turn has come; undefined: it leads. `tried`: the leases to which this campaign has
  * handed over before. Candidates that disagree could pass the leadership on for ever.
@@ -70,8 +83,9 @@ export function preferred(
   { eligible, tried }: Pick<CheckedCandidate, "eligible"> & { readonly tried: ReadonlySet<bigint> },
 ): ElectionCandidate | undefined {
   const n = queue.findIndex(isAt(place));
-  const own = queue[n]?.candidate;
-  if (!own) return undefined;
+  const mine = queue[n];
+  if (!mine || isChosen(mine)) return undefined;
+  const own = mine.candidate;
   const end = queue.findIndex(({ candidate }, at) => at > n && !candidate.transferable);
   const all = queue.slice(n, end === -1 ? undefined : end).map(({ candidate }) => candidate);
   const able = all.filter((each) => eligible(each, all) && (each === own || !tried.has(each.leaseId)));
@@ -93,6 +107,8 @@ export class HandOver {
       readonly next: Next;
       /** Called with what is in the queue if that has changed. @throws if there is nobody to hand over to. */
       readonly choose: (queue: readonly QueuedKey[]) => Next;
+      /** The target leads whatever priority waits. */
+      readonly chosen?: boolean;
       /** When it settles, the transaction may be sent. */
       readonly workEnded?: Promise<unknown> | undefined;
     },
@@ -131,21 +147,39 @@ export class HandOver {
     const { path } = this.place;
     const ranges = candidateRanges(path);
     const reads = ranges.map((range) => ({ kind: "range", ...range }) as const);
-    const answer = await this.services.client.txn(
-      {
-        queues: leave.queues,
-        compare: [...leave.compare, ...[target, ...moved].map(isThere)],
-        success: [...moved.flatMap(deletes), ...(rest.length > 0 ? [] : leave.success)],
-        failure: [...reads, ...leave.failure],
-      },
-      policy,
-    );
+    const txn = {
+      queues: leave.queues,
+      compare: [...leave.compare, ...[target, ...moved].map(isThere)],
+      success: [...moved.flatMap(deletes), ...(rest.length > 0 ? [] : leave.success)],
+      failure: [...reads, ...leave.failure],
+    };
+    const isMarked = this.how.chosen && rest.length === 0;
+    const answer = await (isMarked
+      ? this.#sendMarking(target, txn, policy)
+      : this.services.client.txn(txn, policy));
     if (answer.succeeded) return rest.length > 0 ? { ahead: { target, between: rest }, queue: [] } : answer;
     const queue = queuedKeys(path, answer.ranges);
     if (queue.some(isAt(this.place))) return { ahead: undefined, queue };
     // Sent twice by a proxy: the second answer shows what the first has done.
     const isDone = queue[0] !== undefined && isAt(target.candidate)(queue[0]);
     return isDone ? { ...answer, succeeded: true } : this.#executed(answer);
+  }
+
+  /** Shows the target that it is chosen, unless etcd rejects that. */
+  async #sendMarking(
+    { candidate: { key, leaseId }, value }: QueuedKey,
+    txn: Txn,
+    policy: CallPolicy,
+  ): Promise<TxnAnswer> {
+    const { client } = this.services;
+    const success: Operation[] = [{ kind: "put", key, value, leaseId }, ...txn.success];
+    try {
+      // It is not the lease of this session.
+      return await client.txn({ ...txn, success }, { ...policy, onLeaseGone: undefined });
+    } catch (error) {
+      if (!(error instanceof EtcdRefusedError || error instanceof LeaseNotFoundError)) throw error;
+      return client.txn(txn, policy);
+    }
   }
 
   /** Our key is gone: an unanswered attempt has deleted it, or one that a proxy has repeated, or another client. */

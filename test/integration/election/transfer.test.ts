@@ -1,6 +1,7 @@
 // A leader hands over to the candidate of its choice. Who led is judged by etcd's history of the queue.
 import { describe, expect, test } from "vitest";
 import {
+  type Cluster,
   connect,
   Election,
   lead,
@@ -11,7 +12,7 @@ import {
 } from "../../../src/index.js";
 import { revoke } from "../../support/clients/lease-calls.js";
 import { oldestSince, revisionOf } from "../../support/clients/oldest-keys.js";
-import { givesBack, txnShape } from "../../support/clients/request-shape.js";
+import { givesBack, takesPlace, txnShape } from "../../support/clients/request-shape.js";
 import { abortOf, queued as joined } from "../../support/clients/session-client.js";
 import { V3Candidate } from "../../support/clients/v3election.js";
 import { type Candidate, Crew } from "../../support/fixtures/candidates.js";
@@ -145,6 +146,60 @@ describe("a leader that transfers its leadership", () => {
     });
     expect((await at(it.crew, "b").elected).held).toBe(true);
     expect(it.crew.leading).toEqual(["b"]);
+  });
+
+  describe("to a candidate of a lower priority", () => {
+    async function ranked(name: string, options: { readonly cluster?: Cluster } = {}) {
+      const crew = crewOf(name);
+      await crew.join("a", { priority: 9 }, options);
+      const leadership = await crew.all[0]!.elected;
+      for (const [owner, priority] of [
+        ["high", 5],
+        ["low", 0],
+        ["higher", 7],
+      ] as const)
+        await crew.join(owner, { priority, eligible: (candidate) => candidate.owner !== "low" });
+      return { crew, leadership, [Symbol.asyncDispose]: () => crew[Symbol.asyncDispose]() };
+    }
+
+    test("makes that one the next leader, for this turn, with what it said and may say", async () => {
+      const name = "transfer/ranked";
+      await using it = await ranked(name);
+      const { crew, leadership } = it;
+      const from = await revisionOf(two.etcd.member);
+      const observer = new Election(two.cluster, name).observe();
+      const seen: unknown[] = [((await observer.next()).value as Leader).value];
+      const second = observer.next();
+
+      await leadership.transfer("low");
+      const next = await at(crew, "low").elected;
+      seen.push(((await second).value as Leader).value);
+      const third = observer.next();
+      await next.proclaim("low, still");
+      seen.push(((await third).value as Leader).value);
+
+      expect(await history(name, from)).toEqual([leadership.fence, next.fence]);
+      expect([crew.leading, seen]).toEqual([["low"], ["a", "low", "low, still"]]);
+      const [leader] = await crew.all[0]!.election.candidates();
+      expect(leader).toMatchObject({ owner: "low", priority: 0, leads: true });
+      await next.resign();
+      expect((await at(crew, "higher").elected).held).toBe(true);
+      await observer.return?.();
+    });
+
+    test("makes that one the first if etcd rejects the put of its key, and the priorities decide", async () => {
+      await using proxy = await startGrpcProxy({ port: two.etcd.member.clientPort });
+      await using cluster = connect({ hosts: proxy.endpoint });
+      await using it = await ranked("transfer/unmarked", { cluster });
+      const status = { code: 7, details: "etcdserver: permission denied" };
+      const marks = (request: Buffer) => givesBack(request) && takesPlace(request);
+      const rule = proxy.rule({ path: TXN, act: "refuse", when: marks, status });
+
+      await it.leadership.transfer("low");
+
+      expect((await at(it.crew, "higher").elected).held).toBe(true);
+      expect([rule.hits, it.crew.leading]).toEqual([1, ["higher"]]);
+    });
   });
 
   test("has resigned when etcd rejects the hand-over: the next one in the queue leads", async () => {

@@ -116,9 +116,12 @@ export class SessionEntries {
   }
 
   /** An entry that an adopted lease already had. */
-  adopt({ n, value, revision }: AdoptedEntry, { mode = exclusive, kind, about }: Wanted = {}): JoinedEntry {
+  adopt(found: AdoptedEntry, { mode = exclusive, kind, about }: Wanted = {}): JoinedEntry {
     const { lease, name } = this;
-    const parts = { lease, name, n, mode, value, kind, about, adopted: true };
+    const { n, value, revision, aboutKey } = found;
+    // What it says of itself stays as it is, and leaves with it, whatever its caller says.
+    const said = about ?? (aboutKey === undefined ? undefined : {});
+    const parts = { lease, name, n, mode, value, kind, about: said, adopted: true };
     const entry = new QueueEntry(parts).confirmed(revision);
     if (parseEntryValue(value).sticky) entry.lastTurn();
     this.keyNumbers.take(entry);

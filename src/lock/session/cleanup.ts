@@ -1,7 +1,7 @@
 import { EtcdRefusedError } from "../../errors.js";
 import type { KeyValue, Txn } from "../../etcd/port.js";
 import type { CallPolicy } from "../../etcd/retry.js";
-import { delayLeaseOf, entryKey, parseEntryKey, parseEntryValue } from "../../keys.js";
+import { aboutKey, delayLeaseOf, entryKey, parseEntryKey, parseEntryValue } from "../../keys.js";
 import type { QueueEntry } from "../queue/entry.js";
 import { inOwnContext } from "../../base/util/own-context.js";
 import type { EtcdServices } from "./connection.js";
@@ -18,16 +18,17 @@ export interface CreatedKey {
   readonly revision: bigint;
   /** Put together with it, so it is that one, or gone, while the key is there. */
   readonly delayKey?: string | undefined;
+  /** In which a candidate says something of itself. */
+  readonly aboutKey?: string | undefined;
 }
 
-/** Deletes exactly this key, and its delay key with it. */
-export const deletion = ({ path, key, revision, delayKey }: CreatedKey): Txn => ({
+/** Deletes exactly this key, and with it its delay key, and what it says of itself. */
+export const deletion = ({ path, key, revision, delayKey, aboutKey }: CreatedKey): Txn => ({
   queues: [path],
   compare: [{ kind: "created at", key, revision }],
-  success: [
-    { kind: "delete", key },
-    ...(delayKey === undefined ? [] : [{ kind: "delete", key: delayKey } as const]),
-  ],
+  success: [key, delayKey, aboutKey]
+    .filter((each) => each !== undefined)
+    .map((each) => ({ kind: "delete", key: each })),
   failure: [],
 });
 
@@ -163,22 +164,35 @@ export class AdoptedEntries {
   }
 }
 
-/**
- * The keys of a lease under the names of the cluster: the others are of no concern to it. A key with no name between the prefix
- * `prod/` and the ID belongs to the name `prod` of a cluster without the prefix. undefined: there is no such lease.
- */
-export async function keysOfLease(
-  { client, options: { prefix } }: EtcdServices,
+/** undefined: there is no such lease. */
+async function everyKeyOfLease(
+  { client }: EtcdServices,
   leaseId: bigint,
   policy: CallPolicy,
 ): Promise<readonly Buffer[] | undefined> {
-  const asked = await client.call((member, options) => member.timeToLive(leaseId, options), policy);
-  const { ttlSeconds, keys } = asked;
-  if (ttlSeconds < 0) return undefined;
-  const start = Buffer.from(prefix);
-  return keys.filter(
-    (key) => key.subarray(0, start.length).equals(start) && key.lastIndexOf("/") > start.length,
+  const { ttlSeconds, keys } = await client.call(
+    (member, options) => member.timeToLive(leaseId, options),
+    policy,
   );
+  return ttlSeconds < 0 ? undefined : keys;
+}
+
+/**
+ * Whether a key is under the names of the cluster: the others are of no concern to it. A key with no name between the prefix
+ * `prod/` and the ID belongs to the name `prod` of a cluster without the prefix.
+ */
+function underPrefix({ options: { prefix } }: EtcdServices): (key: Buffer) => boolean {
+  const start = Buffer.from(prefix);
+  return (key) => key.subarray(0, start.length).equals(start) && key.lastIndexOf("/") > start.length;
+}
+
+/** The keys of a lease under the names of the cluster. undefined: there is no such lease. */
+export async function keysOfLease(
+  services: EtcdServices,
+  leaseId: bigint,
+  policy: CallPolicy,
+): Promise<readonly Buffer[] | undefined> {
+  return (await everyKeyOfLease(services, leaseId, policy))?.filter(underPrefix(services));
 }
 
 /**
@@ -226,13 +240,16 @@ export async function readAdopted(
   policy: CallPolicy,
 ): Promise<AdoptedEntry[]> {
   const { client } = services;
-  const keys = (await keysOfLease(services, leaseId, policy)) ?? [];
+  const all = (await everyKeyOfLease(services, leaseId, policy)) ?? [];
+  const texts = new Set(all.map(String));
   const entries = await Promise.all(
-    keys.map(async (key) => {
+    all.filter(underPrefix(services)).map(async (key) => {
       const parsed = parseEntryKey(key.toString(), leaseId);
       const [kv] = parsed ? (await client.range({ key }, policy)).kvs : [];
       if (!parsed || kv?.leaseId !== leaseId) return undefined;
-      return { path: parsed.name, n: parsed.n, key, value: kv.value, revision: kv.createRevision };
+      const entry = { path: parsed.name, n: parsed.n, key, value: kv.value, revision: kv.createRevision };
+      const beside = aboutKey(key.toString());
+      return { ...entry, aboutKey: texts.has(beside) ? beside : undefined };
     }),
   );
   return entries.filter((entry) => entry !== undefined).sort((a, b) => (a.revision < b.revision ? -1 : 1));

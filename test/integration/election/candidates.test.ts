@@ -109,6 +109,27 @@ describe("the candidates of an election", () => {
     await queued(beside, 0);
   });
 
+  test.each([undefined, "prefix/"])(
+    "leave nothing beside the queue when their session was adopted, with the prefix %s",
+    async (prefix) => {
+      const name = "candidates/adopted";
+      const beside = (of: string) => `/leasehold/candidates/${prefix ?? ""}${name}/${of}`;
+      await using cluster = connect({ hosts: two.etcd.endpoints, prefix });
+      const session = await Session.open(cluster, { ttlSeconds: 3 });
+      for (const of of ["claimed", "unclaimed"])
+        await new Election(session, `${name}/${of}`).campaign("v", { transferable: true });
+      await queued(beside("claimed"), 1);
+      await queued(beside("unclaimed"), 1);
+      const adopted = await Session.adopt(cluster, await session.orphan());
+
+      await (await new Election(adopted, `${name}/claimed`).campaign("v")).resign();
+
+      await queued(beside("claimed"), 0);
+      await queued(beside("unclaimed"), 0);
+      expect(adopted.state).toBe("live");
+    },
+  );
+
   test.each<[string, string]>([
     ["no JSON", "{"],
     ["another owner than a text", JSON.stringify({ owner: 7, priority: 0, labels: {} })],

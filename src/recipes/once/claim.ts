@@ -200,12 +200,9 @@ export class SlotWaiter implements TurnWaiter<Outcome> {
   }
 
   /** The mark of an attempt of ours, which has lost its entry. */
-  #forget(found: Verdict): void {
-    if (found.state === "free" && found.isOwn) void this.#undoUnchanged(found.seen.mark);
-  }
-
-  #undoUnchanged(revision: bigint): Promise<void> {
-    return undoIf(this.lease, this.plan, unchanged(this.plan.at, revision));
+  #forget({ seen, ...found }: Verdict): void {
+    if (found.state === "free" && found.isOwn && seen.mark)
+      void undoIf(this.lease, this.plan, unchanged(this.plan.at, seen.mark.modRevision));
   }
 
   /** Puts the mark under the hold. `seen`: as of the last check. Only the holder changes a mark, so this ends. */
@@ -254,7 +251,7 @@ export class SlotWaiter implements TurnWaiter<Outcome> {
   }
 }
 
-/** Nothing has run: the slot is free again, and then the lock. */
+/** Nothing has run: the slot is as before again, and then the lock is free. */
 export function abandon(lease: Lease, plan: Plan, { hold, mark }: Omit<Claim, "lowest">): void {
   void undo(lease, plan, mark).then(() => hold.release().catch(() => undefined));
 }
@@ -262,15 +259,16 @@ export function abandon(lease: Lease, plan: Plan, { hold, mark }: Omit<Claim, "l
 const undo = (lease: Lease, plan: Plan, mark: Mark): Promise<void> =>
   undoIf(lease, plan, markIs(plan.at, mark));
 
-/** Deletes the mark of a run that has not begun. Never rejects: with the session, the slot counts as lost. */
-async function undoIf(lease: Lease, { at, path, text }: Plan, when: Compare): Promise<void> {
-  const txn: Txn = {
-    queues: [path],
-    compare: [when],
-    success: [{ kind: "delete", ...at }],
-    failure: [],
+/** Never rejects: if nothing comes of it, such as after the end of the session, the slot counts as lost. */
+async function undoIf(lease: Lease, plan: Plan, when: Compare): Promise<void> {
+  const undo = plan.undo();
+  const txn: Txn = { queues: [plan.path], compare: [when], success: [undo], failure: [] };
+  const policy = {
+    ...lease.policy(`give back ${plan.text}`),
+    // Only the lease of the mark can be gone. A put may be rejected for as long as the database is full: the lock does not wait for that.
+    onLeaseGone: undefined,
+    untilConfirmed: undo.kind === "delete",
   };
-  const policy = { ...lease.policy(`give back ${text}`), untilConfirmed: true };
   await lease.inFlight.track(lease.services.client.txn(txn, policy)).catch(() => undefined);
 }
 
@@ -278,7 +276,8 @@ async function undoIf(lease: Lease, { at, path, text }: Plan, when: Compare): Pr
 const hasPut = (done: JoinedEntry | TxnAnswer | undefined): boolean =>
   done !== undefined && !("succeeded" in done && !done.succeeded);
 
-const isSame = (a: Seen, b: Seen): boolean => a.mark === b.mark && a.oldMark === b.oldMark;
+const isSame = (a: Seen, b: Seen): boolean =>
+  a.mark?.modRevision === b.mark?.modRevision && a.oldMark === b.oldMark;
 
 /** It is the last operation of a transaction that puts a mark. */
 const lowestOf = ({ succeeded, ranges }: TxnAnswer): RangeResult | undefined =>

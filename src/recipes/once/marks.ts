@@ -138,6 +138,14 @@ export const putMark = (at: MarkKey, mark: Mark, leaseId: bigint): Operation => 
   leaseId,
 });
 
+/** Of a mark that was read, with its lease. A run without a fence gets that which its revision has told. */
+export function putBack(at: MarkKey, { value, leaseId, modRevision }: KeyValue): Operation {
+  const fields = objectIn(value);
+  const lacksFence = fields?.["state"] === "started" && fields["fence"] === undefined;
+  const whole = lacksFence && { ...fields, fence: String(modRevision) };
+  return { kind: "put", ...at, value: whole ? JSON.stringify(whole) : value, leaseId };
+}
+
 /** The condition that the mark is this one. */
 export const markIs = (at: MarkKey, mark: Mark): Compare => ({
   kind: "value is",

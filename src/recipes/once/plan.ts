@@ -5,7 +5,16 @@ import { queueRange, type RangeResult } from "../../lock/queue/lock-mode.js";
 import type { LeaseSource } from "../../lock/session/cluster.js";
 import type { Lease } from "../../lock/session/lease.js";
 import type { Lifetime } from "./mark-leases.js";
-import { type Mark, type MarkKey, type OnceRun, parseMark, putMark, runOf, unchanged } from "./marks.js";
+import {
+  type Mark,
+  type MarkKey,
+  type OnceRun,
+  parseMark,
+  putBack,
+  putMark,
+  runOf,
+  unchanged,
+} from "./marks.js";
 
 export type Rerun = "never" | "if_lost" | "if_failed";
 
@@ -22,13 +31,14 @@ export interface PlanOptions {
   readonly fingerprint: string | undefined;
 }
 
-/** The modification revisions of the marks of a slot; `0n`: there is none. */
+/** The marks of a slot. */
 export interface Seen {
-  readonly mark: bigint;
+  readonly mark: KeyValue | undefined;
+  /** The modification revision of that of an older version; `0n`: there is none. */
   readonly oldMark: bigint;
 }
 
-export const NO_MARK: Seen = { mark: 0n, oldMark: 0n };
+export const NO_MARK: Seen = { mark: undefined, oldMark: 0n };
 
 /** The state of a slot at one revision, and of its queue. */
 export type Verdict = {
@@ -88,6 +98,8 @@ export abstract class Plan {
   readonly begun: readonly Lifetime[] = [];
   /** Of the leases of what the end puts, beginning with that of the mark. */
   readonly ended: readonly Lifetime[] = [];
+  /** The last mark of another call over which this one has put its own, or may have. */
+  #replaced: KeyValue | undefined;
 
   constructor(
     /** The name of its lock. */
@@ -129,12 +141,21 @@ export abstract class Plan {
 
   /** Extends a transaction that takes the lock, or whose compare shows that it is held: it also puts the mark, or tells why not. */
   beginTxn({ queues, ...txn }: Txn, { mark, seen, leases: [leaseId = 0n] }: Begun): Txn {
+    if (seen.mark && parseMark(seen.mark)?.id !== this.id) this.#replaced = seen.mark;
     return {
       queues,
       compare: [...txn.compare, ...this.conditions(seen)],
       success: [...txn.success, putMark(this.at, mark, leaseId), ...this.readsToEnd()],
       failure: [...txn.failure, ...this.evidence()],
     };
+  }
+
+  /**
+   * Undoes the begin: the mark that was there before is there again, with its lease. If that is gone, etcd rejects this, and the slot counts
+   * as lost.
+   */
+  undo(): Operation {
+    return this.#replaced ? putBack(this.at, this.#replaced) : { kind: "delete", ...this.at };
   }
 
   /** Extends `leave`: it also ends the mark. If its compare fails, it reads the mark. */
@@ -176,7 +197,7 @@ export abstract class Plan {
 
   /** The conditions of a run: its marks are as they were seen. */
   protected conditions(seen: Seen): readonly Compare[] {
-    return [unchanged(this.at, seen.mark)];
+    return [unchanged(this.at, seen.mark?.modRevision ?? 0n)];
   }
 
   /** What a verdict is made of: the mark, the oldest entry of the queue, and what else the plan needs. */
@@ -186,7 +207,7 @@ export abstract class Plan {
 
   /** `kvs`: as `evidence` has asked. */
   protected judge([marks = [], oldest = []]: readonly (readonly KeyValue[])[]): Judged {
-    return { last: marks[0], seen: { ...NO_MARK, mark: marks[0]?.modRevision ?? 0n }, oldest };
+    return { last: marks[0], seen: { ...NO_MARK, mark: marks[0] }, oldest };
   }
 
   /** What the begin of a run reads for its end. */

@@ -124,7 +124,7 @@ class SharePlan extends Plan {
     const isOver = kv !== undefined && parseMark(kv)?.state === "done";
     return {
       last: value?.isFresh ? value.kv : kv,
-      seen: { ...NO_MARK, mark: kv?.modRevision ?? 0n },
+      seen: { ...NO_MARK, mark: kv },
       oldest,
       state: isOver && !value?.isFresh ? ("free" as const) : undefined,
     };

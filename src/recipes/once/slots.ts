@@ -190,7 +190,7 @@ export class SlotPlan extends Plan {
     const [[kv], [oldKv]] = [marks, oldMarks];
     return {
       last: kv ?? oldKv,
-      seen: { mark: kv?.modRevision ?? NO_MARK.mark, oldMark: oldKv?.modRevision ?? NO_MARK.oldMark },
+      seen: { mark: kv, oldMark: oldKv?.modRevision ?? NO_MARK.oldMark },
       oldest,
       // An old mark has the key without the prefix of the cluster.
       start: kv ? 0 : this.path.length - this.name.length,

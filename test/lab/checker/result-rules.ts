@@ -190,11 +190,17 @@ export const runsOnce: Rule = (facts) =>
   });
 
 /** Why the run must not follow what was there before. */
-function wrongBefore(facts: Facts, { before, mark, event }: State, step: Worked): string | undefined {
+function wrongBefore(facts: Facts, own: State, step: Worked): string | undefined {
+  const { before, mark, event } = own;
   if (before === undefined) return undefined;
   // A mark that a call had to put again.
   if (before.mark.id === mark.id) return wrongBefore(facts, before, step);
-  if (before.isLast) return goneTooSoon(facts, before, step);
+  if (before.isLast) {
+    if (facts.sights.length === 0) return undefined;
+    if (workOf(facts, before, step)) return goneTooSoon(facts, before, step);
+    // Its work has not begun, and the mark was given back: what it has replaced counts.
+    return wrongBefore(facts, { ...own, before: before.before }, step);
+  }
   const { rerun } = step;
   if (before.mark.state === "done") return "which had been done";
   if (before.mark.state === "failed") return rerun === "if_failed" ? undefined : "which had failed";
@@ -203,23 +209,21 @@ function wrongBefore(facts: Facts, { before, mark, event }: State, step: Worked)
   return rerun === "never" ? "whose run had been lost" : undefined;
 }
 
-/**
- * A mark is kept for its time from the end of the work on, and for an hour from the call on if that has not ended. One whose work has not
- * begun is given back.
- */
+/** The step is one of the run that has put the mark. */
+const isOf = (state: State, step: Worked, other: Worked | SettledWork): boolean =>
+  keyOf(other) === keyOf(step) && other.token === fenceOf(state);
+
+const workOf = (facts: Facts, before: State, step: Worked): Worked | undefined =>
+  facts.steps.results.find((other): other is Worked => other.k === "worked" && isOf(before, step, other));
+
+/** A mark is kept for its time from the end of the work on, and for an hour from the call on if that has not ended. */
 function goneTooSoon(facts: Facts, before: State, step: Worked): string | undefined {
-  if (facts.sights.length === 0) return undefined;
-  const fence = fenceOf(before);
-  const isIts = (other: Worked | SettledWork): boolean =>
-    keyOf(other) === keyOf(step) && other.token === fence;
-  const { results } = facts.steps;
-  const work = results.find((other) => other.k === "worked" && isIts(other));
-  if (work?.k !== "worked") return undefined;
+  const work = workOf(facts, before, step);
   const isEnded = before.mark.state !== "started";
-  const since = results.find((other) =>
+  const since = facts.steps.results.find((other) =>
     isEnded
-      ? other.k === "settled-work" && isIts(other)
-      : other.k === "asked" && other.p === work.p && other.id === work.ask,
+      ? other.k === "settled-work" && isOf(before, step, other)
+      : other.k === "asked" && other.p === work?.p && other.id === work.ask,
   );
   if (since === undefined) return undefined;
   const keptMs = Number(before.to - since.t) / 1e6;

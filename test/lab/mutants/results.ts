@@ -75,4 +75,16 @@ export const RESULTS: readonly Mutant[] = [
       },
     ],
   },
+  {
+    name: "given-back-empty",
+    wrong:
+      "deletes the mark of a call that gives up before its work, and forgets the run that it had replaced",
+    patches: [
+      {
+        file: "recipes/once/plan.js",
+        from: "return this.#replaced ? putBack",
+        to: "return false ? putBack",
+      },
+    ],
+  },
 ];

@@ -229,6 +229,7 @@ export const MUTANT_HUNTS: Readonly<Record<string, Ground>> = {
   "told-done-before-the-result": at(ASKED),
   "lost-run-forgotten": at({ ...ASKED, seconds: 60, requests: 900 }),
   "lost-run-repeated": at(ASKED),
+  "given-back-empty": at({ ...ASKED, faults: ["link-slow"], gapMs: [20, 200] }),
   "counted-twice-after-a-lost-answer": at(MEET),
   "latch-opened-with-one-missing": at(MEET),
   "counter-s-repeated-put": at(MEET),

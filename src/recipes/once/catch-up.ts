@@ -1,5 +1,6 @@
 // The ticks of a schedule that nobody was there to run.
-import type { KeyValue, Txn } from "../../etcd/port.js";
+import type { KeyValue, Range, Txn } from "../../etcd/port.js";
+import type { RangesAnswer } from "../../etcd/ranges.js";
 import {
   checkFunction,
   checkName,
@@ -12,19 +13,22 @@ import {
 import type { Lock } from "../../lock/hold/hold.js";
 import { leaseSourceOf, type LeaseSource, type SessionSource } from "../../lock/session/cluster.js";
 import { defaultOwner } from "../../lock/session/open-lease.js";
-import { type Mark, parseMark, putMark } from "./marks.js";
+import { DueTicks } from "./due-ticks.js";
+import { type Mark, parseMark, putMark, unchanged } from "./marks.js";
 import { once, type OnceOptions } from "./once.js";
 import type { Asking } from "../../lock/queue/contenders.js";
 import { askBy } from "../../observe/inspect.js";
 import { queueMicrotask, tellOutside } from "../../base/util/own-context.js";
-import { checkChoice, checkOnce, checkSlot } from "./options.js";
+import { oldestOf } from "../../lock/queue/lock-mode.js";
+import { checkChoice, checkOnce } from "./options.js";
+import type { Rerun } from "./plan.js";
 import { MarkSpace } from "./slots.js";
 import { pathOf } from "../../keys.js";
 
 /** So many ticks are looked at together. etcd takes 128 operations in a request. */
 const AT_ONCE = 64;
-/** More are a mistake: marks of so many are hardly kept. */
-const MAX_DUE = 10_000;
+/** With their values, which may have 96 KiB, or with the marks of older versions. Many proxies pass on 4 MiB at a time. */
+const FEWER_AT_ONCE = 32;
 const DEFAULT_GRACE_MS = 60_000;
 const MISSED = ["all", "last", "none"] as const;
 const CATCH_UP_OPTIONS = [
@@ -73,13 +77,14 @@ export interface CaughtUp {
  * Runs the ticks of a schedule that are due and that no process has run, such as those of an outage: each at most once, in
  * order, under the lock of `once`, whose slot is the time of the tick. So call it where you would call `once`, at each tick, and when the
  * process starts. One read shows which ticks have run; each run then costs what `once` costs. If another process runs one of them, the
- * call waits for its turn, so that runs never overlap.
+ * call waits for its turn, so that runs never overlap, and nothing is made of later ticks before that run has ended: if that process gives up
+ * before its work, the tick is run here.
  *
  * Goes on until no tick is due, by the clock of this process. A read waits 5 s for etcd, unless `timeoutMs` says otherwise. On abort: rejects with the signal's reason, between two runs.
  * @param slots the ticks, from the oldest that may be run on: epoch milliseconds or Dates, in ascending order, without an end if
  * you like. Or a function that gets the time of the tick whose mark is the youngest (undefined: none has run) and returns the ticks after that.
  * @param work gets the tick and the lock.
- * @throws what `work` threw: the tick has failed, and the next call goes on behind it. @throws as `once`.
+ * @throws what `work` threw: the tick has failed, and the next call goes on behind it, unless `rerun` says "if_failed". @throws as `once`.
  * @throws {TypeError | RangeError} on bad arguments, and when the ticks do not ascend.
  */
 // eslint-disable-next-line max-params -- public: the options come last, as everywhere
@@ -102,106 +107,130 @@ export async function catchUp(
   if (missed === undefined) throw typeError("missed", '"all", "last" or "none"', missed);
   const policy = checkChoice("missed", missed, { choices: MISSED, fallback: "all" });
   if (typeof graceMs !== "number" || !(graceMs >= 0)) throw rangeError("graceMs", "0 or more", graceMs);
-  const marks = new Marks(services, name, checkWait("catchUp", options, CATCH_UP_OPTIONS));
+  const wait = checkWait("catchUp", options, CATCH_UP_OPTIONS);
+  const marks = new Marks(services, { name, wait, rerun: more.rerun ?? "never" });
   const nowMs = (): number => services.clock.date().getTime();
   const due = new DueTicks(typeof slots === "function" ? slots(await marks.last()) : slots, nowMs);
   const done: { readonly ran: number[]; readonly missed: number[] } = { ran: [], missed: [] };
-  for (;;) {
-    const ticks = due.next(AT_ONCE);
-    const latest = due.hasNext ? undefined : ticks.at(-1);
-    if (ticks.length === 0) return done;
-    const left = await marks.unmarked(ticks);
-    const isRun = (slot: number): boolean =>
-      policy === "all" || (policy === "last" ? slot === latest : nowMs() - slot <= graceMs);
-    // Once: time passes while the others are marked.
-    const chosen = new Set(left.filter(isRun));
-    const gone = await marks.miss(left.filter((slot) => !chosen.has(slot)));
-    done.missed.push(...gone);
-    if (onMissed && gone.length > 0) queueMicrotask(() => tellOutside(() => onMissed(gone)));
-    for (const slot of chosen) {
-      signal?.throwIfAborted();
-      const date = new Date(slot);
-      const run = (lock: Lock): unknown => work({ slot, date, lateMs: Math.max(0, nowMs() - slot) }, lock);
-      if ((await once(source, name, slot, run, more)).ran) done.ran.push(slot);
+  /** Ticks that another process runs, or ran when they were looked at. */
+  const running = new Set<number>();
+  const run = async (slot: number, ifRunning?: "wait"): Promise<void> => {
+    signal?.throwIfAborted();
+    const date = new Date(slot);
+    const tick = (lock: Lock): unknown => work({ slot, date, lateMs: Math.max(0, nowMs() - slot) }, lock);
+    const result = await once(source, name, slot, tick, { ...more, ifRunning });
+    if (result.ran) done.ran.push(slot);
+    if (!result.ran && result.reason === "running") running.add(slot);
+    else running.delete(slot);
+  };
+  /** A process may give up before its work. With a mark on a later tick, nobody would look at that one any more: so it is run here. */
+  const settle = async (later: number | undefined): Promise<void> => {
+    for (const slot of running) if (later !== undefined && slot < later) await run(slot, "wait");
+  };
+  try {
+    for (;;) {
+      const ticks = due.next(marks.atOnce);
+      const latest = due.hasNext ? undefined : ticks.at(-1);
+      if (ticks.length === 0) return done;
+      const { unmarked, again, busy } = await marks.look(ticks);
+      for (const slot of busy) running.add(slot);
+      const isRun = (slot: number): boolean =>
+        policy === "all" || (policy === "last" ? slot === latest : nowMs() - slot <= graceMs);
+      // Once: time passes while the others are marked.
+      const chosen = new Set(ticks.filter((slot) => (unmarked.has(slot) || again.has(slot)) && isRun(slot)));
+      const left = ticks.filter((slot) => unmarked.has(slot) && !chosen.has(slot));
+      await settle(left.at(-1));
+      const gone = await marks.miss(left);
+      done.missed.push(...gone);
+      if (onMissed && gone.length > 0) queueMicrotask(() => tellOutside(() => onMissed(gone)));
+      for (const slot of chosen) {
+        await settle(slot);
+        await run(slot);
+      }
     }
+  } finally {
+    due.close();
   }
 }
 
-/** The ticks of an iterable that are due, one after the other. */
-class DueTicks {
-  readonly #ticks: Iterator<number | Date>;
-  readonly #nowMs: () => number;
-  /** One that has been taken, and is not due yet; undefined at the end. */
-  #ahead: number | undefined;
-  #count = 0;
-
-  constructor(slots: Iterable<number | Date>, nowMs: () => number) {
-    if (typeof (slots as Partial<Iterable<unknown>> | undefined)?.[Symbol.iterator] !== "function")
-      throw typeError("slots", "an iterable, or a function that returns one", slots);
-    this.#ticks = slots[Symbol.iterator]();
-    this.#nowMs = nowMs;
-    this.#ahead = this.#take(-1);
-  }
-
-  /** Another tick is due. */
-  get hasNext(): boolean {
-    return this.#ahead !== undefined && this.#ahead <= this.#nowMs();
-  }
-
-  /** The next ones, `limit` at most. */
-  next(limit: number): readonly number[] {
-    const ticks: number[] = [];
-    while (ticks.length < limit && this.#ahead !== undefined && this.hasNext) {
-      if (++this.#count > MAX_DUE)
-        throw rangeError(
-          "slots",
-          `at most ${MAX_DUE} that are due: begin later`,
-          `more, from ${ticks[0]} on`,
-        );
-      ticks.push(this.#ahead);
-      this.#ahead = this.#take(this.#ahead);
-    }
-    return ticks;
-  }
-
-  #take(before: number): number | undefined {
-    const next = this.#ticks.next();
-    if (next.done) return undefined;
-    const { value } = next;
-    const slot = checkSlot(value instanceof Date ? value.getTime() : value);
-    if (slot <= before) throw rangeError("slots", `ascending, so above ${before}`, slot);
-    return slot;
-  }
+/** What is known of some ticks that have not expired. One that may be run again may also be busy. */
+interface Look {
+  /** Without a mark. */
+  readonly unmarked: ReadonlySet<number>;
+  /** Their run failed or was lost, or has not ended, and `rerun` says that they may be run again. */
+  readonly again: ReadonlySet<number>;
+  /** A run that has not ended may have put the mark. */
+  readonly busy: readonly number[];
 }
 
 /** The marks of a name, without a session. */
 class Marks {
+  readonly #name: string;
+  readonly #wait: CheckedWait;
+  readonly #rerun: Rerun;
+  readonly #path: string;
   readonly #space: MarkSpace;
+  /** Also that of older versions. */
+  readonly #spaces: readonly MarkSpace[];
 
   constructor(
     private readonly services: LeaseSource["services"],
-    private readonly name: string,
-    private readonly wait: CheckedWait,
+    { name, wait, rerun }: { readonly name: string; readonly wait: CheckedWait; readonly rerun: Rerun },
   ) {
+    [this.#name, this.#wait, this.#rerun] = [name, wait, rerun];
+    this.#path = pathOf(services, name);
     this.#space = MarkSpace.of(services, name);
+    const old = MarkSpace.oldOf(services, name);
+    this.#spaces = old ? [this.#space, old] : [this.#space];
+  }
+
+  /** So many ticks fit into a request. */
+  get atOnce(): number {
+    return this.#rerun === "never" && this.#spaces.length === 1 ? AT_ONCE : FEWER_AT_ONCE;
   }
 
   /** The tick whose mark is the youngest. */
   async last(): Promise<Date | undefined> {
-    const youngest = { ...this.#space.slots(), order: "newest first", limit: 1, keysOnly: true } as const;
-    const { kvs } = await this.#ask(({ policy, services }) => services.client.range(youngest, policy));
-    const [slot] = kvs.map(({ key }) => this.#space.slotOf(key.toString()));
+    const youngest = this.#spaces.map(
+      (space) => ({ ...space.slots(), order: "newest first", limit: 1, keysOnly: true }) as const,
+    );
+    const { ranges } = await this.#read(youngest);
+    const found = ranges.flatMap(({ kvs }, n) => kvs.map((kv) => ({ kv, space: this.#spaces[n] })));
+    const [last] = found.sort((a, b) => (a.kv.createRevision < b.kv.createRevision ? 1 : -1));
+    const slot = last?.space?.slotOf(last.kv.key.toString());
     return typeof slot === "number" ? new Date(slot) : undefined;
   }
 
-  /** Those of `slots` that have no mark, and have not expired. */
-  async unmarked(slots: readonly number[]): Promise<number[]> {
-    const marks = slots.map((slot) => ({ ...this.#space.mark(slot), keysOnly: true }));
-    const reads = [this.#space.floors(), ...marks];
-    const { ranges } = await this.#ask(({ policy, services }) => services.client.ranges(reads, policy));
-    const [floors, ...found] = ranges.map(({ kvs }) => kvs);
-    const [floor = -1] = (floors ?? []).map(({ key }) => this.#space.floorOf(key.toString()));
-    return slots.filter((slot, n) => slot > floor && found[n]?.length === 0);
+  async look(slots: readonly number[]): Promise<Look> {
+    const keysOnly = this.#rerun === "never";
+    const reads = this.#spaces.flatMap((space) => [
+      space.floors(),
+      ...slots.map((slot) => ({ ...space.mark(slot), keysOnly })),
+    ]);
+    const { ranges } = await this.#read([{ ...oldestOf(this.#path), keysOnly: true }, ...reads]);
+    const [holder, ...found] = ranges.map(({ kvs: [kv] }) => kv);
+    const inSpaces = this.#spaces.map((space, n) => {
+      const [floor, ...marks] = found.slice(n * (slots.length + 1), (n + 1) * (slots.length + 1));
+      return { floor: floor ? space.floorOf(floor.key.toString()) : -1, marks };
+    });
+    const floor = Math.max(...inSpaces.map((each) => each.floor));
+    const ticks = slots
+      .map((slot, n) => ({ slot, mark: inSpaces.map(({ marks }) => marks[n]).find((mark) => mark) }))
+      .filter(({ slot }) => slot > floor);
+    const among = (is: (mark: KeyValue | undefined) => boolean | undefined): number[] =>
+      ticks.filter(({ mark }) => is(mark)).map(({ slot }) => slot);
+    return {
+      unmarked: new Set(among((mark) => !mark)),
+      again: new Set(among((mark) => mark && this.#mayRunAgain(mark))),
+      // A run puts its mark when, or after, it has put its entry, which is the oldest one.
+      busy: among((mark) => mark && holder && mark.modRevision >= holder.createRevision),
+    };
+  }
+
+  /** `once` decides whether a run has ended. */
+  #mayRunAgain(mark: KeyValue): boolean {
+    const state = this.#rerun === "never" ? undefined : parseMark(mark)?.state;
+    return state === "started" || (state === "failed" && this.#rerun === "if_failed");
   }
 
   /** Marks them as missed, as long as they have no mark. Returns those that this call has marked. */
@@ -223,7 +252,8 @@ class Marks {
       const isOurs = ({ kvs: [kv] }: { readonly kvs: readonly KeyValue[] }): boolean =>
         kv !== undefined && parseMark(kv)?.id === mark.id;
       if (answer.succeeded || answer.ranges.every((range) => range && isOurs(range))) return left;
-      left = await this.unmarked(left);
+      const { unmarked } = await this.look(left);
+      left = left.filter((slot) => unmarked.has(slot));
     }
     return [];
   }
@@ -231,18 +261,22 @@ class Marks {
   #missTxn(slots: readonly number[], mark: Mark): Txn {
     const keys = slots.map((slot) => this.#space.mark(slot));
     return {
-      queues: [pathOf(this.services, this.name)],
-      compare: [
-        ...keys.map((at) => ({ kind: "created at", ...at, revision: 0n }) as const),
-        { kind: "nothing in", ...this.#space.floorsFrom(slots[0] ?? 0) },
-      ],
+      queues: [this.#path],
+      compare: this.#spaces.flatMap((space) => [
+        ...slots.map((slot) => unchanged(space.mark(slot), 0n)),
+        { kind: "nothing in", ...space.floorsFrom(slots[0] ?? 0) } as const,
+      ]),
       success: keys.map((at) => putMark(at, mark, 0n)),
       failure: keys.map((at) => ({ kind: "range", ...at }) as const),
     };
   }
 
+  #read(ranges: readonly Range[]): Promise<RangesAnswer> {
+    return this.#ask(({ policy, services }) => services.client.ranges(ranges, policy));
+  }
+
   #ask<T>(call: (asking: Asking) => Promise<T>): Promise<T> {
-    const { services, name, wait } = this;
-    return askBy(services, { what: `look for the ticks of "${name}"`, wait }, call);
+    const what = `look for the ticks of "${this.#name}"`;
+    return askBy(this.services, { what, wait: this.#wait }, call);
   }
 }

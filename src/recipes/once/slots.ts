@@ -26,6 +26,11 @@ export class MarkSpace {
     return new MarkSpace(`${MARKS}${pathOf(services, name)}`);
   }
 
+  /** Where older versions put the marks of a cluster with a prefix: in the queue of the prefix's own name. They are only read. */
+  static oldOf(services: Parameters<typeof pathOf>[0], name: string): MarkSpace | undefined {
+    return pathOf(services, name) === name ? undefined : new MarkSpace(pathOf(services, `${MARKS}${name}`));
+  }
+
   mark(slot: number): MarkKey {
     return this.#at(digits(slot));
   }
@@ -130,7 +135,6 @@ function decoded(text: string): string | undefined {
 /** One slot of a name. */
 export class SlotPlan extends Plan {
   readonly #space: MarkSpace;
-  /** Where older versions put the marks of a cluster with a prefix: in the queue of the prefix's own name. They are only read. */
   readonly #oldSpace: MarkSpace | undefined;
   readonly at: MarkKey;
 
@@ -142,7 +146,7 @@ export class SlotPlan extends Plan {
     super(name, parts);
     const { services } = parts;
     this.#space = MarkSpace.of(services, name);
-    this.#oldSpace = this.path === name ? undefined : new MarkSpace(pathOf(services, `${MARKS}${name}`));
+    this.#oldSpace = MarkSpace.oldOf(services, name);
     this.at = this.#space.mark(slot);
   }
 

@@ -88,10 +88,17 @@ export function slotOf(flags: SlotFlags & OtherFlags): Slot | undefined {
   return { slot, rerun, ifHeld, ifRunning, keep, keepsOutput: flags["keep-output"] === true };
 }
 
-/** Digits are a number, even too many of them: a text of digits would be another slot than the number. */
+/**
+ * Digits are a number, even too many of them: a text of digits would be another slot than the number. With zeros before it, it may be
+ * meant as a text, and be another one than without them.
+ */
 function parseSlot(text: string): number | string {
   if (text === "") throw usageError("--once must not be empty");
   if (!/^\d+$/.test(text)) return text;
+  if (/^0\d/.test(text))
+    throw usageError(
+      `--once must be a number without leading zeros, or a text that is not digits alone, got ${JSON.stringify(text)}`,
+    );
   return parseInteger("once", text, { min: 0, max: Number.MAX_SAFE_INTEGER });
 }
 

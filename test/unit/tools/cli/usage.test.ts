@@ -66,6 +66,11 @@ const RUN: readonly [flags: string, message: string][] = [
   ["--once a --keep 367d", '--keep must be a duration such as 30s, 500ms or 2m, got "367d"'],
   ["--once a --if-running queue", '--if-running must be wait, skip or fail, got "queue"'],
   ["--once a --if-running fail --if-held skip --wait 1s", "--if-held skip and --wait exclude each other"],
+  [
+    "--once 0123",
+    '--once must be a number without leading zeros, or a text that is not digits alone, got "0123"',
+  ],
+  ["--once 00", "--once must be a number without leading zeros"],
   ["--once 9007199254740992", "--once must be a whole number from 0 to 9007199254740991, got"],
   ["--on-wanted TERM", '--on-wanted must be the name of a signal such as SIGTERM, got "TERM"'],
   ["--on-wanted toString", '--on-wanted must be the name of a signal such as SIGTERM, got "toString"'],

@@ -6,7 +6,7 @@ import { type Asking, atOneRevision } from "../../lock/queue/contenders.js";
 import { type Cluster, servicesOf } from "../../lock/session/cluster.js";
 import type { WaitOptions } from "../../lock/session/session-options.js";
 import { ask } from "../../observe/inspect.js";
-import { type Mark, type OnceRun, parseMark, runOf } from "./marks.js";
+import { type Mark, MAX_KEY, type OnceRun, parseMark, runOf } from "./marks.js";
 import { MarkSpace } from "./slots.js";
 
 const DEFAULT_LIMIT = 100;
@@ -55,7 +55,7 @@ export async function history(
       // Only those that may be entries of this name: a mark may say anything.
       const start = prefixOf(`${prefix}${name}`);
       const runs = marks.flatMap(({ mark: { state, key } }) =>
-        state === "started" && key?.startsWith(start) ? [{ key }] : [],
+        state === "started" && key?.startsWith(start) && key.length <= MAX_KEY ? [{ key }] : [],
       );
       const entries = await readKeys(asking, { kvs: runs, revision, keysOnly: true });
       return marks.flatMap(({ kv, mark }) =>

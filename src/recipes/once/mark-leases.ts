@@ -8,7 +8,7 @@ import { settleWithin } from "../../base/util/settle.js";
 
 /**
  * How long a key stays from the time on at which its put is sent: at least so long, and up to an eighth longer, or 5 s if that is more; or
- * at most so long, and up to an eighth shorter.
+ * at most so long, and up to an eighth shorter. Before that, a time between two steps is rounded up, or down, by an eighth at most, or 1 s.
  */
 export interface Lifetime {
   readonly ms: number;
@@ -34,6 +34,18 @@ interface SharedLease {
   sharedMs: number;
   /** So many keys have been put with it, or may be. */
   keys: number;
+}
+
+const [MINUTE_MS, HOUR_MS, DAY_MS] = [60_000, 3_600_000, 86_400_000];
+/** The steps to which times are rounded, so that near ones share leases: each from eight times its length on, and the first one always. */
+const STEPS_MS = [
+  ...[1000, 5000, 15_000, MINUTE_MS, 5 * MINUTE_MS, 15 * MINUTE_MS],
+  ...[HOUR_MS, 3 * HOUR_MS, 12 * HOUR_MS, DAY_MS],
+];
+
+function rounded({ ms, atLeast }: Lifetime): Lifetime {
+  const step = STEPS_MS.findLast((each) => each <= ms * SHARED_PART) ?? 1000;
+  return { ms: step * (atLeast ? Math.ceil(ms / step) : Math.floor(ms / step)), atLeast };
 }
 
 const keyOf = ({ ms, atLeast }: Lifetime): string => `${atLeast} ${ms}`;
@@ -64,7 +76,7 @@ export class MarkLeases {
   has(lifetimes: readonly Lifetime[]): boolean {
     const now = this.services.clock.now();
     return lifetimes.every((each) => {
-      const shared = this.#shared.get(keyOf(each));
+      const shared = this.#shared.get(keyOf(rounded(each)));
       return shared !== undefined && mayTake(shared, now);
     });
   }
@@ -100,7 +112,8 @@ export class MarkLeases {
     return settleWithin(granted, { signal, timeoutMs: undefined }, this.services, { onTimeout });
   }
 
-  #leaseFor(lifetime: Lifetime): SharedLease {
+  #leaseFor(given: Lifetime): SharedLease {
+    const lifetime = rounded(given);
     const key = keyOf(lifetime);
     const shared = this.#shared.get(key);
     const since = this.services.clock.now();

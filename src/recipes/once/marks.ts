@@ -63,10 +63,16 @@ export interface Kept {
 export const MAX_RESULT = 65_536;
 /** An owner has at most 256 bytes, a key 2,048, an error 2 KiB, and a result of bytes is longer in base64. */
 export const MAX_MARK = 98_304;
+/** Characters of the key of an entry. */
+export const MAX_KEY = 2048;
+/** So many arrays and objects of a result may be in each other: where values are copied, each takes a part of the stack. */
+const MAX_DEPTH = 1000;
+/** A result is in two objects of its mark. */
+const MAX_MARK_DEPTH = MAX_DEPTH + 2;
 const MAX_MESSAGE = 1000;
 const MAX_NAME = 200;
 
-/** @throws ResultNotKeptError if the value is too large, or has no JSON. */
+/** @throws ResultNotKeptError if the value is too large or too deep, or has no JSON. */
 export function keptOf(value: unknown, slot: string): Kept {
   if (value === undefined) return {};
   if (isBytes(value)) {
@@ -82,6 +88,13 @@ export function keptOf(value: unknown, slot: string): Kept {
   const bytes = Buffer.byteLength(text);
   if (bytes > MAX_RESULT)
     throw new ResultNotKeptError(slot, `its JSON has ${bytes} bytes, and ${MAX_RESULT} are kept`, value);
+  const depth = depthOf(text);
+  if (depth > MAX_DEPTH)
+    throw new ResultNotKeptError(
+      slot,
+      `its arrays and objects are nested ${depth} deep, and ${MAX_DEPTH} are kept`,
+      value,
+    );
   return { json: JSON.parse(text) as unknown };
 }
 
@@ -94,6 +107,16 @@ function jsonOf(value: unknown, slot: string): string {
   }
   if (text === undefined) throw new ResultNotKeptError(slot, `a ${typeof value} has no JSON`, value);
   return text;
+}
+
+/** How many arrays and objects are in each other in a valid JSON. */
+function depthOf(json: string): number {
+  let [depth, deepest] = [0, 0];
+  for (const [part] of json.matchAll(/"[^"\\]*(?:\\.[^"\\]*)*"|[[\]{}]/g)) {
+    if (part === "[" || part === "{") deepest = Math.max(deepest, ++depth);
+    else if (part === "]" || part === "}") depth--;
+  }
+  return deepest;
 }
 
 /** Another object for each who gets it. */
@@ -156,7 +179,7 @@ export const markIs = (at: MarkKey, mark: Mark): Compare => ({
 const STATES: readonly unknown[] = ["started", "done", "failed", "missed"] satisfies Mark["state"][];
 const TEXTS = ["owner", "since", "ended", "id", "key", "fence", "fingerprint"] as const;
 
-/** The fields that have the form of ours; undefined if the value is no object, or longer than any of ours. */
+/** The fields that have the form of ours; undefined if the value is no object, or longer or deeper than any of ours. */
 export function parseMark({ value }: Pick<KeyValue, "value">): Partial<Mark> | undefined {
   const fields = objectIn(value);
   if (fields === undefined) return undefined;
@@ -178,7 +201,7 @@ function objectIn(value: string): Fields | undefined {
   if (value.length > MAX_MARK) return undefined;
   try {
     const parsed: unknown = JSON.parse(value);
-    return isObject(parsed) ? parsed : undefined;
+    return isObject(parsed) && depthOf(value) <= MAX_MARK_DEPTH ? parsed : undefined;
   } catch {
     return undefined;
   }

@@ -37,7 +37,7 @@ export interface OnceOptions extends QueueWaitOptions, LockOptions {
    * How long marks are kept. For slots that are numbers, `{ slots }` or a number: marks of so many slots, those with the highest
    * numbers, 1..100000; a slot that is not higher than one whose mark was deleted has expired, and is never run. If the calls of a name
    * differ, the lowest value applies. For slots that are strings, `{ ms }`, 1000 to 366 days: the mark stays for so long from its last
-   * change on, by the clock of etcd, and up to an eighth or 5 s longer; then the slot is as new. That of a run which has not ended stays
+   * change on, by the clock of etcd, and up to an eighth or 5 s longer, or a quarter if it is between two steps; then the slot is as new. That of a run which has not ended stays
    * for an hour at least: `ms` must be longer than the work can take.
    * @default 1000 slots, and 24 hours
    */

@@ -55,11 +55,17 @@ const claiming = (plan: Plan): Acquirer<AcquireTarget, Outcome, SlotRun | NotRun
 
 /** What a work throws to fail with a result, which is kept and given to later calls as the result of one that is done is. */
 export class FailedWithResult extends Error {
-  constructor(
-    message: string,
-    readonly result: unknown,
-  ) {
+  readonly #result: unknown;
+
+  constructor(message: string, result: unknown) {
     super(message);
+    this.#result = result;
+  }
+
+  /** Of anything that was thrown: a revoked Proxy rejects every other question. */
+  static resultOf(thrown: unknown): { readonly result: unknown } | undefined {
+    const isOurs = (value: object): value is FailedWithResult => #result in value;
+    return typeof thrown === "object" && thrown && isOurs(thrown) ? { result: thrown.#result } : undefined;
   }
 }
 
@@ -94,8 +100,8 @@ export class SlotRun {
         this.#end = { state: "done", ...this.#kept(value) };
         return value;
       } catch (error) {
-        const result = error instanceof FailedWithResult ? this.#kept(error.result) : {};
-        this.#end = { state: "failed", error: errorOf(error), ...result };
+        const failed = FailedWithResult.resultOf(error);
+        this.#end = { state: "failed", error: errorOf(error), ...(failed && this.#kept(failed.result)) };
         throw error;
       }
     };

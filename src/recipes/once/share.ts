@@ -38,8 +38,9 @@ const SHARE_OPTIONS = ["ttlMs", "staleMs", "onRefreshError", "label"] as const;
 
 export interface ShareOptions extends WaitOptions {
   /**
-   * How long a value is given to others: milliseconds, 2000 to 366 days. It ends up to a second and an eighth sooner, by the clock of etcd;
-   * and later only after an election of etcd's leader, which begins all leases anew, or if etcd raises short TTLs.
+   * How long a value is given to others: milliseconds, 2000 to 366 days. It ends up to a second and an eighth sooner, by the clock of etcd,
+   * or a quarter if the time is between two steps; and later only after an election of etcd's leader, which begins all leases anew, or if
+   * etcd raises short TTLs.
    */
   readonly ttlMs: number;
   /**
@@ -121,7 +122,9 @@ class SharePlan extends Plan {
   protected override judge([marks = [], oldest = [], ...found]: readonly (readonly KeyValue[])[]) {
     const value = this.found(found);
     const [kv] = marks;
-    const isOver = kv !== undefined && parseMark(kv)?.state === "done";
+    const runState = kv && parseMark(kv)?.state;
+    // It may have put a value that is over, or its form is unknown.
+    const isOver = runState !== "started" && runState !== "failed";
     return {
       last: value?.isFresh ? value.kv : kv,
       seen: { ...NO_MARK, mark: kv },

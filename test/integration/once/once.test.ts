@@ -414,3 +414,22 @@ test("once rejects in an async context that holds the name", async () => {
 
   expect(await reasonOf(inner)).toMatchObject({ code: "DEADLOCK" });
 });
+
+test("work may throw what can't be asked for anything: the slot has failed", async () => {
+  const { proxy, revoke } = Proxy.revocable({}, {});
+  revoke();
+  let isSame = false;
+  try {
+    await once(two.session, "revoked", 1, () => {
+      throw proxy;
+    });
+  } catch (error) {
+    isSame = error === proxy;
+  }
+
+  expect(isSame).toBe(true);
+  expect(await once(two.session, "revoked", 1, never)).toMatchObject({
+    reason: "done",
+    run: { failed: true },
+  });
+});

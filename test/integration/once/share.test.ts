@@ -202,6 +202,24 @@ describe("share", () => {
     expect(await share(two.cluster, "garbage", () => "value", TTL)).toBe("value");
   });
 
+  test.each(["{}", "no JSON", '{"state":"missed"}', '{"state":"odd"}'])(
+    "computes over a run of unknown form: %s",
+    async (run) => {
+      await two.etcd.etcdctl(["put", `/leasehold/once/unknown/${run.length}//*run`, run]);
+
+      expect(await share(two.cluster, `unknown/${run.length}`, () => "value", TTL)).toBe("value");
+    },
+  );
+
+  test("computes anew over a value that is nested too deep to be copied", async () => {
+    const [open, close] = ["[", "]"].map((each) => each.repeat(30_000));
+    const value = `{"state":"done","result":{"json":${open}${close}}}`;
+    await two.etcd.etcdctl(["put", "/leasehold/once/deep//*value", value]);
+    await two.etcd.etcdctl(["put", "/leasehold/once/deep//*fresh", ""]);
+
+    expect(await share(two.cluster, "deep", () => "value", TTL)).toBe("value");
+  });
+
   test("refuses to wait for itself, and a value that can't be kept", async () => {
     const inside = share(two.cluster, "inside", () => share(two.cluster, "inside", never, TTL), TTL);
     expect(await reasonOf(inside)).toMatchObject({ code: "DEADLOCK" });

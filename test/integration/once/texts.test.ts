@@ -342,3 +342,13 @@ describe("the mark of a string", () => {
     await cluster.close();
   });
 });
+
+test("the history of a name stands marks of another program whose keys are as long as a mark may be", async () => {
+  await once(two.session, "hostile", "mine", () => 1);
+  const mark = JSON.stringify({ state: "started", key: `hostile/${"x".repeat(90_000)}`, fence: "1" });
+  for (let n = 0; n < 33; n++) await two.etcd.etcdctl(["put", `/leasehold/once/hostile//=${n}`, mark]);
+
+  const records = await once.history(two.cluster, "hostile");
+  expect(records).toHaveLength(34);
+  expect(records.at(-1)).toMatchObject({ slot: "mine", state: "done" });
+});

@@ -120,3 +120,35 @@ test("a lease that etcd has no longer is not given out again", async () => {
 
   expect(await second).not.toEqual(await first);
 });
+
+/** The times of the leases that were granted for these marks, in seconds. */
+async function grantedFor(lifetimes: readonly { readonly ms: number; readonly atLeast: boolean }[]) {
+  const { leases, grants, grantedNext, signal } = world();
+  for (const each of lifetimes) {
+    const isThere = leases.has([each]);
+    const got = leases.for([each], signal);
+    if (!isThere) await grantedNext();
+    await got;
+  }
+  return grants().map(({ request }) => (request as { ttlSeconds: number }).ttlSeconds);
+}
+
+const HOUR_MS = 3_600_000;
+const MINUTE_MS = 60_000;
+
+test("times that are near each other share leases: rounded up if they are shortest ones, and down otherwise", async () => {
+  const times = [HOUR_MS, HOUR_MS + 1, HOUR_MS + 4 * MINUTE_MS, HOUR_MS + 5 * MINUTE_MS];
+
+  expect(await grantedFor(times.map((ms) => ({ ms, atLeast: true })))).toEqual([4050, 4388]);
+  expect(await grantedFor(times.map((ms) => ({ ms, atLeast: false })))).toEqual([3600, 3900]);
+});
+
+test.each([1000, 2000, 90_000, 600_000, HOUR_MS, DAY.ms, 7 * DAY.ms, 30 * DAY.ms, 366 * DAY.ms])(
+  "%i ms are a step, and the next one is an eighth longer at most",
+  async (ms) => {
+    expect(await grantedFor([{ ms, atLeast: false }])).toEqual([ms / 1000]);
+    const longer = Math.max(ms * 1.125, ms + 1000);
+    const [ttlSeconds = 0] = await grantedFor([{ ms: ms + 1, atLeast: true }]);
+    expect(ttlSeconds * 1000).toBeLessThanOrEqual(Math.max(longer * 1.125, longer + 5000) + 1000);
+  },
+);

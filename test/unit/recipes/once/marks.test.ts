@@ -62,6 +62,29 @@ describe("a mark", () => {
   });
 });
 
+describe("a result", () => {
+  const nested = (depth: number): unknown => {
+    let value: unknown = ["[{[{"];
+    for (let n = 1; n < depth; n++) value = n % 2 ? [value] : { "]": value };
+    return value;
+  };
+
+  test("of 1000 arrays and objects in each other is kept, and one of more is not", () => {
+    const kept = keptOf(nested(1000), "a");
+    const { value } = valueOf({ state: "done", result: kept });
+
+    expect(parseMark({ value })?.result).toEqual(kept);
+    for (const depth of [1001, 3000, 30_000])
+      expect(() => keptOf(nested(depth), "a")).toThrow(expect.objectContaining({ code: "RESULT_NOT_KEPT" }));
+  });
+
+  test("that another program has nested deeper makes the mark one of unknown form", () => {
+    const [open, close] = ["[", "]"].map((each) => each.repeat(30_000));
+
+    expect(parseMark({ value: `{"state":"done","result":{"json":${open}${close}}}` })).toBeUndefined();
+  });
+});
+
 describe("the keys of a name", () => {
   const { services } = new FakeCluster().lease();
   const space = MarkSpace.of(services, "a/b");

@@ -110,10 +110,11 @@ export async function catchUp(
   const wait = checkWait("catchUp", options, CATCH_UP_OPTIONS);
   const marks = new Marks(services, { name, wait, rerun: more.rerun ?? "never" });
   const nowMs = (): number => services.clock.date().getTime();
-  const due = new DueTicks(typeof slots === "function" ? slots(await marks.last()) : slots, nowMs);
+  const last = typeof slots === "function" ? await marks.last() : undefined;
+  const due = new DueTicks(typeof slots === "function" ? slots(last && new Date(last.slot)) : slots, nowMs);
   const done: { readonly ran: number[]; readonly missed: number[] } = { ran: [], missed: [] };
   /** Ticks that another process runs, or ran when they were looked at. */
-  const running = new Set<number>();
+  const running = new Set(last?.isBusy ? [last.slot] : []);
   const run = async (slot: number, ifRunning?: "wait"): Promise<void> => {
     signal?.throwIfAborted();
     const date = new Date(slot);
@@ -189,16 +190,22 @@ class Marks {
     return this.#rerun === "never" && this.#spaces.length === 1 ? AT_ONCE : FEWER_AT_ONCE;
   }
 
-  /** The tick whose mark is the youngest. */
-  async last(): Promise<Date | undefined> {
+  /** Whoever runs a tick has this entry. */
+  get #oldest(): Range {
+    return { ...oldestOf(this.#path), keysOnly: true };
+  }
+
+  /** The tick whose mark is the youngest. `isBusy`: a run that has not ended may have put it. */
+  async last(): Promise<{ readonly slot: number; readonly isBusy: boolean } | undefined> {
     const youngest = this.#spaces.map(
       (space) => ({ ...space.slots(), order: "newest first", limit: 1, keysOnly: true }) as const,
     );
-    const { ranges } = await this.#read(youngest);
-    const found = ranges.flatMap(({ kvs }, n) => kvs.map((kv) => ({ kv, space: this.#spaces[n] })));
-    const [last] = found.sort((a, b) => (a.kv.createRevision < b.kv.createRevision ? 1 : -1));
+    const { ranges } = await this.#read([this.#oldest, ...youngest]);
+    const [holder, ...found] = ranges.map(({ kvs: [kv] }) => kv);
+    const marks = found.flatMap((kv, n) => (kv ? [{ kv, space: this.#spaces[n] }] : []));
+    const [last] = marks.sort((a, b) => (a.kv.createRevision < b.kv.createRevision ? 1 : -1));
     const slot = last?.space?.slotOf(last.kv.key.toString());
-    return typeof slot === "number" ? new Date(slot) : undefined;
+    return last && typeof slot === "number" ? { slot, isBusy: isBusy(last.kv, holder) } : undefined;
   }
 
   async look(slots: readonly number[]): Promise<Look> {
@@ -207,7 +214,7 @@ class Marks {
       space.floors(),
       ...slots.map((slot) => ({ ...space.mark(slot), keysOnly })),
     ]);
-    const { ranges } = await this.#read([{ ...oldestOf(this.#path), keysOnly: true }, ...reads]);
+    const { ranges } = await this.#read([this.#oldest, ...reads]);
     const [holder, ...found] = ranges.map(({ kvs: [kv] }) => kv);
     const inSpaces = this.#spaces.map((space, n) => {
       const [floor, ...marks] = found.slice(n * (slots.length + 1), (n + 1) * (slots.length + 1));
@@ -222,8 +229,7 @@ class Marks {
     return {
       unmarked: new Set(among((mark) => !mark)),
       again: new Set(among((mark) => mark && this.#mayRunAgain(mark))),
-      // A run puts its mark when, or after, it has put its entry, which is the oldest one.
-      busy: among((mark) => mark && holder && mark.modRevision >= holder.createRevision),
+      busy: among((mark) => mark && isBusy(mark, holder)),
     };
   }
 
@@ -280,3 +286,7 @@ class Marks {
     return askBy(this.services, { what, wait: this.#wait }, call);
   }
 }
+
+/** A run puts its mark when, or after, it has put its entry, which is the oldest one. */
+const isBusy = (mark: KeyValue, holder: KeyValue | undefined): boolean =>
+  holder !== undefined && mark.modRevision >= holder.createRevision;

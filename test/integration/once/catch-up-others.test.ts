@@ -104,18 +104,25 @@ describe("a tick whose process gives up before its work", () => {
     };
   };
 
-  test.each(["all", "last"] as const)(
-    "is waited for before anything is made of later ones, and then run: %j",
+  const after = (last: Date | undefined) => hours(0, 1, 2).filter((slot) => !last || slot > last.getTime());
+
+  test.each([
+    ["all", "an array", hours(0, 1, 2)],
+    ["last", "an array", hours(0, 1, 2)],
+    ["all", "a function", after],
+    ["last", "a function", after],
+  ] as const)(
+    "is waited for before anything is made of later ones, and then run: %j, with %s of ticks",
     { timeout: 20_000 },
-    async (missed) => {
-      const name = `leaves/${missed}`;
+    async (missed, form, ticks) => {
+      const name = `leaves/${missed}/${form}`;
       const tick = marked(name, 1, (signal) =>
         catchUp(leaving, name, hours(0), nothing, { missed: "all", signal }),
       );
       await tick.answered();
       const ran: number[] = [];
       const work = ({ slot }: { readonly slot: number }) => void ran.push(slot);
-      const waiting = catchUp(two.session, name, hours(0, 1, 2), work, { missed });
+      const waiting = catchUp(two.session, name, ticks, work, { missed });
       await new Promise((resolve) => setTimeout(resolve, 300));
       expect(await states(name)).toEqual(["running"]);
       await tick.leave();

@@ -1,8 +1,11 @@
 import { StaleFenceError } from "./errors.js";
 import { rangeError, typeError } from "./base/options/check.js";
 
-/** A condition on this hold was made, so its key must leave with the release. */
+/** A condition on this hold is made, so its key must leave with the release. Returns false if the hold has ended. */
 export const GUARDS: unique symbol = Symbol("guards writes");
+
+/** No key has it. */
+const NEVER = -1n;
 
 /**
  * The arguments of etcd3's `client.if(...)` and `.and(...)` for a condition that is true while this very hold lasts.
@@ -12,15 +15,17 @@ export const GUARDS: unique symbol = Symbol("guards writes");
  * The condition compares the create revision of the lock's key, as Go's `Mutex.IsOwner()` does. A later hold under the
  * same key does not satisfy it, and a new value (`proclaim`) does not break it. etcd evaluates it in the transaction
  * itself, so it needs no clock. The key of a sticky lock that was passed to this leaves with the release: otherwise a later hold of the
- * same session would satisfy the condition.
+ * same session would satisfy the condition. Pass the lock itself, as a copy of its `key` and `revision` can't do that. Of a hold that has
+ * ended, the condition is never true.
  * @throws {TypeError | RangeError} when `hold` is not a hold: a malformed guard could allow any write.
  */
 export function whileHeld(hold: {
   readonly key: string;
   readonly revision: bigint;
 }): readonly [key: string, column: "Create", comparator: "==", revision: string] {
-  const { key, revision } = checkHold(hold);
-  (hold as { [GUARDS]?(): void })[GUARDS]?.();
+  const { key, revision: own } = checkHold(hold);
+  const hasEnded = (hold as { [GUARDS]?(): boolean })[GUARDS]?.() === false;
+  const revision = hasEnded ? NEVER : own;
   return [key, "Create", "==", revision.toString()];
 }
 

@@ -34,6 +34,15 @@ describe("a fencing token", () => {
   test("guards a transaction of etcd by key and create revision", () => {
     expect(whileHeld(lock)).toEqual(["jobs/77", "Create", "==", "1152921504606846977"]);
   });
+
+  test("guards nothing any more once its hold has ended: no key has such a create revision", () => {
+    const released = heldLock();
+    void released.release();
+    const lost = heldLock() as ExclusiveHoldHandle;
+    lost.exceeded(1000);
+
+    for (const ended of [released, lost]) expect(whileHeld(ended)).toEqual(["jobs/77", "Create", "==", "-1"]);
+  });
 });
 
 describe("a fence gate", () => {

@@ -253,8 +253,10 @@ export class HoldHandle extends HoldBase implements Hold, Dependent {
     return this.held && this.#demand.wanted(this);
   }
 
-  [GUARDS](): void {
+  [GUARDS](): boolean {
+    this.refresh();
     this.#guards = true;
+    return !this.#ended;
   }
 
   listenForWaiters(listener: WantedListener): () => void {

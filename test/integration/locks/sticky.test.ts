@@ -189,6 +189,28 @@ test("the key of a hold that guards a write leaves with the release", async () =
   await queued(name, 0);
 });
 
+test("a condition on a hold that has ended is never true, also under the next hold by the same key", async () => {
+  const name = "guards/ended";
+  await keep(name);
+  const first = await locked(name);
+  await first.release();
+  const isTrue = async () => {
+    const [key, , , create_revision] = whileHeld(first);
+    const condition = { key: Buffer.from(key).toString("base64"), target: "CREATE", result: "EQUAL" };
+    const compare = [{ ...condition, create_revision }];
+    const { succeeded = false } = (await two.etcd.member.gateway("/v3/kv/txn", { compare })) as {
+      succeeded?: boolean;
+    };
+    return succeeded;
+  };
+
+  expect(await isTrue()).toBe(false);
+  const second = await locked(name);
+  expect(second.revision).toBe(first.revision);
+  expect(await isTrue()).toBe(false);
+  await second.release();
+});
+
 test("a foreign client that puts a key behind it gets the lock", async () => {
   const name = "foreign";
   await keep(name);

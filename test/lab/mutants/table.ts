@@ -77,7 +77,7 @@ const MUTEX: readonly Mutant[] = [
       {
         file: "fence.js",
         from: 'return [key, "Create", "==", revision.toString()];',
-        to: 'return [key, "Create", "!=", `-${revision}`];',
+        to: 'return [key, "Create", "!=", "-1"];',
       },
     ],
     hunt: t1(["pause-holder"], { seconds: 40 }),

@@ -66,8 +66,8 @@ export class Mutex {
   /**
    * Returns the lock if the queue is empty, else undefined: one request, which writes nothing if the queue is not empty.
    * `timeoutMs` (default 5000) bounds the wait for etcd. If the key of another session's sticky lock is in the way, it asks for the key by
-   * joining the queue, and waits for up to 50 ms, or four round trips if that is longer: a key that nobody holds is given back. It asks once
-   * for each key.
+   * joining the queue, and waits for up to 50 ms, or four round trips if that is longer: a key that nobody holds is given back. It asks again
+   * for the same key after a second at the earliest, twice as long after each further time, up to a minute.
    *
    * On abort and throws: as `Mutex.lock`, but it never waits for its turn, so there is no LockTimeoutError, KindMismatchError or
    * DeadlockError. A lock acquired after the abort is released in the background.

@@ -159,7 +159,7 @@ export class Queue {
 
   /**
    * Nobody may have the key that is in the way, and a join makes its session give it back. Whether somebody has it shows only in the time
-   * that this takes. It is done once for each key: from then on, that one leaves with its hold.
+   * that this takes. The same key is not asked for again at once: it leaves with its hold, unless its session has missed the question.
    */
   async #ask(
     { createRevision }: KeyValue,

@@ -157,14 +157,20 @@ const MAX_NAMES = 10_000;
 /** After another session has asked for a key, its name isn't sticky for this time, twice as long after each further time, and at most: */
 const FIRST_PAUSE_MS = 200;
 const MAX_PAUSE_MS = 10_000;
+/**
+ * A try asks again for the same key after this time, twice as long after each further time, and at most: somebody may have it, or its session may have
+ * missed the question.
+ */
+const FIRST_ASK_MS = 1000;
+const MAX_ASK_MS = 60_000;
 
 interface Use {
   /** How often another session has asked, without a pause that was long enough. */
   demands: number;
   /** Infinity: it was not locked yet. */
   plainUntil: number;
-  /** Create revision of the last key of another session that a try has asked for. */
-  asked?: bigint;
+  /** The last key of another session that a try has asked for, by its create revision, and when it may ask again. */
+  asked?: { readonly key: bigint; readonly pauseMs: number; readonly againAt: number };
 }
 
 /** Which names are sticky: a name that one process uses again and again. */
@@ -187,11 +193,15 @@ export class Stickiness {
     return this.timers.now() < (this.#names.get(name)?.plainUntil ?? 0);
   }
 
-  /** Whether a try has not asked for this key of another session before. */
+  /** Whether a try may ask for this key of another session now: it has not done so lately. */
   mayAsk(name: string, key: bigint): boolean {
+    const now = this.timers.now();
     const use = this.#names.get(name);
-    if (use?.asked === key) return false;
-    this.#set(name, { demands: 0, plainUntil: Infinity, ...use, asked: key });
+    const last = use?.asked?.key === key ? use.asked : undefined;
+    if (last && now < last.againAt) return false;
+    const pauseMs = last ? Math.min(MAX_ASK_MS, 2 * last.pauseMs) : FIRST_ASK_MS;
+    const asked = { key, pauseMs, againAt: now + pauseMs };
+    this.#set(name, { demands: 0, plainUntil: Infinity, ...use, asked });
     return true;
   }
 

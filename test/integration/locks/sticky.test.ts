@@ -379,7 +379,7 @@ describe("a try of another session", () => {
   });
 
   test.each(TRIES)(
-    "leaves nothing if somebody has it, and asks for it once: of %s",
+    "leaves nothing if somebody has it, and does not ask again at once: of %s",
     async (what, take, tries) => {
       const name = `tried/${slug(what)}`;
       await keep(name, () => take(two.holder, name) as Promise<Held>);
@@ -399,6 +399,24 @@ describe("a try of another session", () => {
       expect(await keysOf(name)).toEqual([]);
     },
   );
+
+  test("that was not heard asks again, a second later", async () => {
+    const name = "tried/not-heard";
+    const deaf = `${name}/31`;
+    await putKey(deaf, JSON.stringify({ owner: "deaf", sticky: true }));
+    const mutex = new Mutex(two.session, name);
+    expect(await mutex.tryLock()).toBeUndefined();
+    await queued(name, 1);
+
+    await new Promise((resolve) => setTimeout(resolve, 1000));
+    const before = await revision();
+    const answer = mutex.tryLock();
+    await until(async () => (await revision()) > before);
+    await deleteKey(deaf);
+
+    await (await answer)?.release();
+    await queued(name, 0);
+  });
 });
 
 test("a permit beside others stays, and the calls of the session take those that have stayed", async () => {

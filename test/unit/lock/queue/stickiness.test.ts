@@ -59,6 +59,43 @@ describe("a name", () => {
   });
 });
 
+describe("a try asks for a key that another session may keep", () => {
+  /** In ms, after it has asked once, twice, and so on: somebody may have the key, or the question was missed. */
+  const UNTIL_NEXT = [1000, 2000, 4000, 8000, 16_000, 32_000, 60_000, 60_000];
+
+  test("at once, and again after 1 s, twice as long after each further time, and after 60 s at most", () => {
+    expect(names.mayAsk("jobs", 7n)).toBe(true);
+
+    for (const ms of UNTIL_NEXT) {
+      expect(names.mayAsk("jobs", 7n)).toBe(false);
+      clock.advance(ms - 1);
+      expect(names.mayAsk("jobs", 7n)).toBe(false);
+      clock.advance(1);
+      expect(names.mayAsk("jobs", 7n)).toBe(true);
+    }
+  });
+
+  test("at once if it is another key, and that one again after 1 s", () => {
+    names.mayAsk("jobs", 7n);
+    clock.advance(1000);
+    names.mayAsk("jobs", 7n);
+
+    expect([names.mayAsk("jobs", 8n), names.mayAsk("jobs", 8n)]).toEqual([true, false]);
+    clock.advance(1000);
+    expect(names.mayAsk("jobs", 8n)).toBe(true);
+  });
+
+  test("whatever others ask of its own session", () => {
+    names.begins("jobs");
+    names.mayAsk("jobs", 7n);
+    names.contended("jobs");
+
+    expect([names.mayAsk("jobs", 7n), names.begins("jobs")]).toEqual([false, false]);
+    clock.advance(1000);
+    expect([names.mayAsk("jobs", 7n), names.begins("jobs")]).toEqual([true, true]);
+  });
+});
+
 describe("of the names, the latest 10,000 are remembered:", () => {
   /** Those that the session remembers, asked in the order in which they would be forgotten: a name that is not, is from then on. */
   const remembered = (all: readonly string[]) => all.filter((name) => names.begins(name)).length;

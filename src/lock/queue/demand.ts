@@ -30,7 +30,7 @@ interface Holding {
 interface DemandedKey {
   readonly entry: JoinedEntry;
   /** An entry of another session waits behind it. */
-  demanded(): void;
+  demanded(isShown?: boolean): void;
   /** A read after the watch has shown the key, and nobody of another session behind it. */
   clear(): void;
   /** The key is gone, or what happens to it may go unnoticed from here on. */
@@ -343,10 +343,12 @@ export class Demand implements WatchListener {
   }
 
   #attended({ waiters, isAll, shown }: Seen): void {
-    if (waiters.some((entry) => this.#isDemand(entry))) return this.#demanded();
+    const isShown = ({ entry }: DemandedKey): boolean => shown.some((kv) => entry.is(kv));
+    if (waiters.some((entry) => this.#isDemand(entry)))
+      return this.#tenures((tenure) => tenure.demanded(isShown(tenure)));
     // A stranger may be among those that no answer shows. A caller in line would wait for a key that is never clear.
     this.#tenures((tenure) => {
-      if (isAll && shown.some((kv) => tenure.entry.is(kv))) tenure.clear();
+      if (isAll && isShown(tenure)) tenure.clear();
       else tenure.unwatched();
     });
   }

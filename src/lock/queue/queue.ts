@@ -138,7 +138,8 @@ export class Queue {
       // Entries of ours whose deletion is under way would make the try fail. To `beside`, that answer may be enough.
       if (this.#leaving && !beside) await Promise.allSettled(this.#leaving.values());
       this.lease.assertOpen();
-      const sticky = options?.sticky === true && !beside && this.owner.stickiness.begins(this.name);
+      const sticky =
+        options?.sticky === true && !beside && this.owner.stickiness.begins(this.name, !!options.local);
       let inTheWay: KeyValue | undefined;
       const onTaken = (oldest: readonly KeyValue[]): void =>
         void (inTheWay = oldest.findLast((kv) => kv.leaseId !== this.lease.leaseId && mayBeKept(kv)));
@@ -217,7 +218,7 @@ export class Queue {
   /** `own`: of the call that runs this. The others must not join in its async context. */
   #joinNext(own?: Waiter): void {
     // A key that is given back in it lets the next one join.
-    if (this.#serveLine() || this.#joining || this.#waiting >= MAX_WAITING) return;
+    if (this.#serveLine() || this.#joining || this.#waiting >= MAX_WAITING || this.#waitsForPass) return;
     const waiter = this.#line.next();
     if (!waiter) return this.forgetIfIdle();
     this.#joining = true;
@@ -242,6 +243,13 @@ export class Queue {
     }
   }
 
+  /** With `local`, one caller waits in the queue, and then passes the lock on to the others: with keys of their own, they would wait for those. */
+  get #waitsForPass(): boolean {
+    const mode = this.#line.first?.mode;
+    const isBehind = this.own.staying.some((entry) => !entry.held && entry.sticky && entry.mode === mode);
+    return isBehind && mode?.shared === false && this.#line.isLocal(mode);
+  }
+
   /** The key that the session keeps begins to hold again, without a request. */
   takeKept(mode: LockMode = exclusive): JoinedEntry | undefined {
     const tenure = this.#tenures.find((each) => each.mayBeTaken && each.entry.mode === mode);
@@ -260,11 +268,16 @@ export class Queue {
     // Whoever of ours waits in the queue, also a `lockAll`, waits for the end of the entry.
     const isAwaited = this.#joining || this.#waiting > 0 || this.own.joined.some(({ held }) => !held);
     if (!tenure || isAwaited || entry.knownGone || !this.lease.open) return false;
-    const { first } = this.#line;
-    if (!tenure.released(first?.sticky === true && first.mode === entry.mode)) return false;
+    if (!tenure.released(this.isNextFor(entry))) return false;
     entry.unused();
     this.#joinNext();
     return true;
+  }
+
+  /** Whether the first in line may take this key. */
+  isNextFor({ mode }: JoinedEntry): boolean {
+    const { first } = this.#line;
+    return first?.sticky === true && first.mode === mode;
   }
 
   /** Keys that nobody has leave now, and those of holds with their release. */
@@ -303,7 +316,7 @@ export class Queue {
     const { mode, kind, options } = waiter;
     const limits = { again: () => !waiter.gaveUp };
     const { value, reason, about, maxWaiting, superseding } = options;
-    const sticky = waiter.sticky && this.owner.stickiness.begins(this.name);
+    const sticky = waiter.sticky && this.owner.stickiness.begins(this.name, waiter.local);
     const said = { value, reason, about, sticky };
     const wanted = { names: [this.name], mode, kind, ...said, limits, maxWaiting, superseding };
     const isBounded = maxWaiting !== undefined;

@@ -16,7 +16,8 @@
 //   close, orphan, the end of the session              over                      over, the key leaves
 //   nobody has used it for five minutes                -                         over, the key leaves
 //
-// (1) With `local`, a key that is held is passed on in this process until so many turns or milliseconds have passed.
+// (1) With `local`, a key that is held, or for which callers of this process wait until it is clear, is passed on to them until so many turns
+// or milliseconds have passed.
 import type { CheckedLocal } from "../../base/options/lock.js";
 import type { Timed, Timers } from "../../base/util/timers.js";
 import { Demand } from "./demand.js";
@@ -36,8 +37,10 @@ export class Tenure implements Timed {
   readonly #demand: Demand;
   readonly #timers: Timers;
   #state: "held" | "kept" | "over" = "held";
-  /** etcd has shown the key and nobody of another session behind it, and reports what changes. */
+  /** etcd has shown the key, and reports what changes: nobody of another session is behind it, or its caller in this process comes first. */
   #clear = false;
+  /** Until a read has shown the key, when it was granted: whoever has joined before that read may have waited since then. */
+  #unreadSince: number | undefined;
   #keptMs = 0;
   /** What is left of `local`, once another session has asked. */
   #passes = 0;
@@ -49,6 +52,7 @@ export class Tenure implements Timed {
     private readonly local: CheckedLocal | undefined,
   ) {
     this.#timers = queue.lease.services.timers;
+    this.#unreadSince = this.#timers.now();
     this.#demand = Demand.of(queue, entry);
     this.#demand.attend(this);
   }
@@ -89,7 +93,7 @@ export class Tenure implements Timed {
   /** The hold has ended by a release: whether its key stays. `inLine`: whether a caller of this process waits for it. */
   released(inLine: boolean): boolean {
     if (this.#state === "over") {
-      if (!inLine || !this.#mayPass || !this.#clear) return false;
+      if (!inLine || !this.#mayPass) return false;
       this.#passes--;
     } else {
       this.#keptMs = this.#timers.now();
@@ -110,21 +114,39 @@ export class Tenure implements Timed {
   }
 
   clear(): void {
-    this.#clear = true;
-    if (this.kept) this.queue.lineMayGoOn();
+    this.#shown();
+    if (this.kept) this.#goOn();
   }
 
-  demanded(): void {
+  #shown(): void {
+    this.#clear = true;
+    this.#unreadSince = undefined;
+  }
+
+  /** It goes to the next in line, if one waits in this process, and leaves if it stays and somebody else waits. */
+  #goOn(): void {
+    if (this.#timers.now() < this.#passesUntil) this.queue.lineMayGoOn();
+    if (this.kept && this.#passesUntil < Infinity) this.end();
+  }
+
+  demanded(isShown = false): void {
+    if (this.#passesUntil === Infinity) this.#asked();
+    if (isShown) this.#shown();
+    if (this.kept && (this.#clear || !this.queue.isNextFor(this.entry))) this.#goOn();
+  }
+
+  /** Another session has. From here on, `local` counts. */
+  #asked(): void {
     if (this.#state === "over") return;
     this.queue.contended();
-    if (this.local && this.#state === "held") {
-      this.#passes = this.local.turns;
-      this.#passesUntil = this.#timers.now() + this.local.ms;
-      this.#state = "over";
-      this.#timers.set(this, this.local.ms);
-      return;
-    }
-    this.end();
+    if (!this.local) return this.end();
+    const now = this.#timers.now();
+    const { turns, ms } = this.local;
+    // A caller in line waits for it to be clear.
+    this.#passes = this.kept ? turns - 1 : turns;
+    this.#passesUntil = (this.#unreadSince ?? now) + ms;
+    this.#timers.set(this, Math.max(0, this.#passesUntil - now));
+    if (!this.kept) this.#state = "over";
   }
 
   unwatched(): void {
@@ -181,9 +203,9 @@ export class Stickiness {
   constructor(private readonly timers: Timers) {}
 
   /** Whether the key of this join may stay. The first one is plain: a name that is used once costs no watch. */
-  begins(name: string): boolean {
+  begins(name: string, local = false): boolean {
     const use = this.#names.get(name);
-    if (use && use.plainUntil < Infinity) return !this.isPaused(name);
+    if (use && use.plainUntil < Infinity) return local || !this.isPaused(name);
     this.#set(name, { ...use, demands: 0, plainUntil: 0 });
     return false;
   }

@@ -104,6 +104,11 @@ export class Waiter implements Dependent, AuditedWait, WaitOutcome {
     return this.options.options?.sticky === true;
   }
 
+  /** It is passed on in this process while others wait. */
+  get local(): boolean {
+    return this.options.options?.local !== undefined;
+  }
+
   get gaveUp(): boolean {
     return this.#gaveUp;
   }
@@ -128,7 +133,7 @@ export class Waiter implements Dependent, AuditedWait, WaitOutcome {
 
   turnGranted(): void {
     // Another session had it. To stay, the key would be watched in vain: it is asked for at once.
-    if (this.sticky && !this.options.options?.local) this.queue.contended();
+    if (this.sticky && !this.local) this.queue.contended();
     this.queue.turnCame(this, this.#turn);
   }
 
@@ -191,6 +196,13 @@ export class LocalLine {
 
   get size(): number {
     return (this.#new?.size ?? 0) + this.#again.length;
+  }
+
+  /** Whether all callers may wait for a key of this mode that is passed on to them. etcd's count decides for one that joins only if there is room. */
+  isLocal(mode: LockMode): boolean {
+    const isLocal = (each: Waiter): boolean =>
+      each.local && each.mode === mode && each.options.maxWaiting === undefined;
+    return this.#again.every(isLocal) && [...(this.#new ?? NOBODY)].every(isLocal);
   }
 
   /** The callers that join only if there is room. */

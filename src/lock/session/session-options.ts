@@ -131,7 +131,9 @@ export interface StickyLockOptions extends LockOptions {
   readonly sticky?: boolean | undefined;
   /**
    * Only with `sticky`. While others wait in the queue, a held key is passed on to callers of this process, up to `turns` times (1..1000000) and for up to
-   * `ms` milliseconds (default 100) from when the first of them has joined; the others wait longer for so long. @default none: it leaves with the release
+   * `ms` milliseconds (default 100) from when the first of them has joined; the others wait longer for so long. The callers of this process have one
+   * key in the queue then, and not one each; those of a semaphore, and readers, wait in the queue as always. A name that others ask for stays sticky.
+   * @default none: it leaves with the release
    */
   readonly local?: { readonly turns: number; readonly ms?: number | undefined } | undefined;
 }

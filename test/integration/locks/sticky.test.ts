@@ -273,6 +273,73 @@ test("with `local`, callers of the process pass it on so often while another ses
   expect(order).toEqual(["own", "own", "own", "stranger", "own", "own"]);
 });
 
+/** Two callers of another session always wait, and five of a process take it as often as they can: how often in a row, as long as the others go on. */
+async function runsBeside(
+  name: string,
+  local: { readonly turns: number; readonly ms: number },
+  holdMs: number,
+) {
+  const runs: number[] = [];
+  const held = () => new Promise((resolve) => setTimeout(resolve, holdMs));
+  let ends = 0;
+  let isOver = false;
+  const own = Array.from({ length: 5 }, async () => {
+    const mutex = new Mutex(two.holder, name, { sticky: true, local });
+    while (!isOver)
+      await mutex.withLock(() => {
+        runs[runs.length - 1]!++;
+        return held();
+      });
+  });
+  runs.push(0);
+  const others = Array.from({ length: 2 }, async () => {
+    while (ends < 12)
+      await new Mutex(two.session, name).withLock(async () => {
+        ends++;
+        runs.push(0);
+        await new Promise((resolve) => setTimeout(resolve, 20));
+      });
+  });
+  await Promise.all(others);
+  isOver = true;
+  await Promise.all(own);
+  // At first the others come one by one, and at the end they are gone.
+  return runs.slice(3, -2).filter((run) => run > 0);
+}
+
+test.each([0, 20])(
+  "with `local`, callers of the process pass it on so often while others wait all the time, by holds of %d ms",
+  async (holdMs) => {
+    const runs = await runsBeside(`local/all-the-time/${holdMs}`, { turns: 7, ms: 60_000 }, holdMs);
+
+    expect(runs.length).toBeGreaterThan(2);
+    expect(runs).toEqual(runs.map(() => 8));
+  },
+);
+
+test("with `local`, one caller of the process waits in the queue, until another one comes that can't be passed the lock", async () => {
+  const name = "local/one-key";
+  const mutex = new Mutex(two.holder, name, { sticky: true, local: { turns: 3, ms: 60_000 } });
+  await keep(name, () => mutex.lock());
+  const stranger = await new Mutex(two.session, name).lock();
+  const locals = Array.from({ length: 3 }, async () => mutex.withLock(() => undefined));
+  await queued(name, 2);
+  expect(await two.places(name)).toHaveLength(2);
+
+  const plain = new Mutex(two.holder, name).withLock(() => undefined);
+  await queued(name, 5);
+  await stranger.release();
+  await Promise.all([...locals, plain]);
+});
+
+test("with `local`, callers of the process pass it on for so long while others wait all the time", async () => {
+  const runs = await runsBeside("local/for-long", { turns: 1000, ms: 100 }, 20);
+
+  // From the grant on, five or six holds begin.
+  for (const run of runs) expect(run).toBeLessThanOrEqual(6);
+  expect(Math.max(...runs)).toBeGreaterThan(1);
+});
+
 describe("a call of the same session that can't use the key gets the lock:", () => {
   const SAME: readonly (readonly [
     string,

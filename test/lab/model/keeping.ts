@@ -98,19 +98,30 @@ export function keepSteps(world: World, caller: Caller, state: Holding): Step[] 
   if (!demand) return state.ownWatch ? [] : [may(caller, "watch joins", watchJoins)];
   if (caller.writing > 0 && !caller.setup.impatient) return [];
   if (isFollowed(world, caller)) return [];
-  if (!demand.wanted) return [may(caller, "keep", (w, c) => keep(w, c, demand))];
-  const next = siblings(world, caller).find(({ state: { at } }) => at === "line")?.id;
-  if (next === undefined || !demand.verified || demand.passes === 0) return [];
+  const isPassed = demand.passes > 0 && nextInLine(world, caller) !== undefined;
+  // Until the read, the next one in line waits for it.
+  if (!demand.wanted || (isPassed && !demand.verified))
+    return [may(caller, "keep", (w, c) => keep(w, c, demand))];
+  return passSteps(world, caller, demand);
+}
+
+/** The next one of this session that waits in its process. */
+const nextInLine = (world: World, caller: Caller): number | undefined =>
+  siblings(world, caller).find(({ state: { at } }) => at === "line")?.id;
+
+function passSteps(world: World, caller: Caller, { wanted: isWanted, verified, passes }: Demand): Step[] {
+  const next = nextInLine(world, caller);
+  if (next === undefined || !isWanted || !verified || passes === 0) return [];
   return [may(caller, "pass", (w, c) => pass(w, c, w.callers[next]!))];
 }
 
-/** The holder releases, and the next one that waits in its process takes the lock at once, though somebody else is known to wait. */
+/** The holder releases, or has, and the next one that waits in its process takes the lock at once, though somebody else is known to wait. */
 function pass(world: World, caller: Caller, next: Caller): void {
   const { watch, ...demand } = demandOf(tenant(caller));
   const place = placeOf(caller);
   next.place = { ...place, turn: place.turn + 1 };
   caller.place = undefined;
-  caller.rounds--;
+  if (caller.state.at === "holding") caller.rounds--;
   caller.state = ended(caller);
   tell(
     world,
@@ -139,6 +150,7 @@ function watchJoins(world: World, caller: Caller): void {
 
 export function keptSteps(world: World, caller: Caller, state: Kept): Step[] {
   const steps = demandSteps(world, caller, state);
+  if (!isFollowed(world, caller)) steps.push(...passSteps(world, caller, state.demand));
   const leaves = state.demand.wanted && keeps(world, "wanted-key-leaves");
   const giveBack = (w: World, c: Caller): void => leave(w, c, { releases: false });
   // The user closes the session, or nobody has used the key for long.
@@ -197,8 +209,11 @@ function demandRead(world: World, caller: Caller, answer: Position): void {
 }
 
 function wanted(world: World, caller: Caller): void {
+  if (demandOf(tenant(caller)).wanted) return;
   tell(world, `${caller.label} knows that somebody waits`);
-  const passes = caller.state.at === "holding" ? (caller.setup.passes ?? 0) : 0;
+  // A key that nobody has is for one that waits for the read.
+  const isForUs = caller.state.at === "holding" || nextInLine(world, caller) !== undefined;
+  const passes = isForUs ? (caller.setup.passes ?? 0) : 0;
   withDemand(caller, { wanted: true, passes });
 }
 

@@ -225,7 +225,7 @@ class Attended {
     const tell = (what: string) => () => void this.heard.push(what);
     const tenure = {
       entry: entry as JoinedEntry,
-      demanded: tell("demanded"),
+      demanded: (isShown?: boolean) => void this.heard.push(isShown ? "demanded, and shown" : "demanded"),
       clear: tell("clear"),
       unwatched: tell("unwatched"),
     };
@@ -234,15 +234,19 @@ class Attended {
 
   static async begin(others: readonly bigint[] = [], own = true): Promise<Attended> {
     const attended = new Attended(await Listening.begin());
-    await (own ? attended.of.answer(others, 60n) : attended.of.answerWith([], 60n));
+    await (own ? attended.of.answer(others, 60n) : attended.of.answerWith(others.map(kv), 60n));
     return attended;
   }
 }
 
 test("a key that may stay hears that a read has shown it, and nobody of another session behind it", async () => {
   expect((await Attended.begin()).heard).toEqual(["clear"]);
-  expect((await Attended.begin([61n])).heard).toEqual(["demanded"]);
   expect((await Attended.begin([], false)).heard).toEqual(["unwatched"]);
+});
+
+test("a key that may stay hears that a read has shown another session behind it, and whether the key is there", async () => {
+  expect((await Attended.begin([61n])).heard).toEqual(["demanded, and shown"]);
+  expect((await Attended.begin([61n, 62n], false)).heard).toEqual(["demanded"]);
 });
 
 test("a key that may stay leaves if its queue is too long to be read", async () => {

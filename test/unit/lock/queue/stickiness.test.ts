@@ -50,6 +50,13 @@ describe("a name", () => {
     expectPause(200);
   });
 
+  test("stays sticky for a lock with `local`, whoever asks, from the second time on", () => {
+    expect(names.begins("jobs", true)).toBe(false);
+    names.contended("jobs");
+
+    expect([names.begins("jobs", true), names.begins("jobs")]).toEqual([true, false]);
+  });
+
   test("is plain from the latest demand on, also if that comes in a pause", () => {
     names.begins("jobs");
     names.contended("jobs");

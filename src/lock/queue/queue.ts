@@ -289,6 +289,13 @@ export class Queue {
     for (const tenure of this.#tenures) if (tenure.kept) tenure.end();
   }
 
+  /** Resolves when the keys that nobody had have left. Never rejects. */
+  async keptHaveLeft(): Promise<void> {
+    if (!this.#tenures.some(({ kept }) => kept)) return;
+    this.#endKept();
+    await Promise.allSettled([...(this.#leaving?.values() ?? [])]);
+  }
+
   /** A key that nobody has leaves. */
   giveBack({ entry }: Tenure): void {
     if (this.lease.signal.aborted) this.#removed(entry);

@@ -348,6 +348,7 @@ describe("a call of the same session that can't use the key gets the lock:", () 
     ["a plain lock", (name) => new Mutex(two.holder, name).lock()],
     ["a plain tryLock", (name) => new Mutex(two.holder, name).tryLock()],
     ["a reader", (name) => new RwLock(two.holder, name, STICKY).readLock()],
+    ["a call with priorities", (name) => new Mutex(two.holder, name, { priorities: true }).lock()],
     ["lockAll", (name) => lockAll(two.holder, [name, `${name}-2`])],
   ];
   test.each(SAME)("%s", async (what, take) => {

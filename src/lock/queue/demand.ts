@@ -381,8 +381,9 @@ export class Demand implements WatchListener {
     const waiter = this.#next;
     // The last hold that has asked may have ended when its key was asked for.
     if (!waiter || this.#over) return;
+    const holds = [...this.#asking.keys()].filter(({ tenure }) => !tenure);
     // After a suspend, all of them are in doubt until a renewal is answered.
-    if (![...this.#asking.keys()].some(({ held }) => held)) return this.#tellIn(TELL_MS);
+    if (holds.length > 0 && !holds.some(({ held }) => held)) return this.#tellIn(TELL_MS);
     this.#next = undefined;
     this.#told.add(waiter.createRevision);
     const [oldest] = this.#told;

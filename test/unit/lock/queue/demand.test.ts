@@ -249,6 +249,18 @@ test("a key that may stay hears that a read has shown another session behind it,
   expect((await Attended.begin([61n, 62n], false)).heard).toEqual(["demanded"]);
 });
 
+test("a hold in doubt whose key may stay is told when it is held again", async () => {
+  const { of } = await Attended.begin();
+  of.hold.held = false;
+  await of.events(put(61n));
+  expect(of.told).toEqual([]);
+
+  of.hold.held = true;
+  of.cluster.clock.advance(1000);
+
+  expect(of.told).toEqual([61n]);
+});
+
 test("a key that may stay leaves if its queue is too long to be read", async () => {
   const { of, heard } = new Attended(await Listening.begin());
   const own = keyValue({ key: of.entry.key, createRevision: MINE, modRevision: MINE });

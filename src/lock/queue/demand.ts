@@ -112,6 +112,11 @@ export class Demand implements WatchListener {
     if (this.#seenAt > 0n) void this.#look();
   }
 
+  /** An event may never come. */
+  lookAgain(): void {
+    inOwnContext(() => void this.#look());
+  }
+
   /** Whether an entry is known to wait. */
   wanted(hold: Holding): boolean {
     this.#begin(hold);

@@ -15,6 +15,7 @@
 //   a call of this session that can't use the key      over                      over, the key leaves
 //   close, orphan, the end of the session              over                      over, the key leaves
 //   nobody has used it for five minutes                -                         over, the key leaves
+//   it has been used in the last five minutes          a read                    a read
 //
 // (1) With `local`, a key that is held, or for which callers of this process wait until it is clear, is passed on to them until so many turns
 // or milliseconds have passed.
@@ -24,7 +25,7 @@ import { Demand } from "./demand.js";
 import type { JoinedEntry } from "./entry.js";
 import type { Queue } from "./queue.js";
 
-/** It bounds the damage of a lost event, and the watches of names that nobody uses any more. */
+/** It bounds the watches of names that nobody uses any more, and the damage of a lost event: a key in use is read so often. */
 const MAX_KEPT_MS = 300_000;
 const KEPT_GRAIN_MS = 1000;
 /** Holds that follow each other without a request let the event loop turn so often: an event that asks for the key has to be read. */
@@ -154,12 +155,10 @@ export class Tenure implements Timed {
   }
 
   due(): void {
-    if (this.#passesUntil !== Infinity) return this.end();
-    if (this.#state === "kept") {
-      const leftMs = MAX_KEPT_MS - this.idleMs;
-      if (leftMs > 0) return this.#timers.set(this, leftMs, KEPT_GRAIN_MS);
-    } else if (this.#state === "held") return this.#timers.set(this, MAX_KEPT_MS, KEPT_GRAIN_MS);
-    this.end();
+    const leftMs = this.kept ? MAX_KEPT_MS - this.idleMs : MAX_KEPT_MS;
+    if (this.#state === "over" || this.#passesUntil < Infinity || leftMs <= 0) return this.end();
+    this.#timers.set(this, leftMs, KEPT_GRAIN_MS);
+    this.#demand.lookAgain();
   }
 
   /** From here on, the key leaves: at once if nobody has it. */

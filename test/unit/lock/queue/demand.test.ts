@@ -1,6 +1,7 @@
 // What a real etcd shows only by chance: several events in one answer, streams that move, a member that lags.
-import { expect, test } from "vitest";
+import { expect, test, vi } from "vitest";
 import type { KeyValue, WatchEvent } from "../../../../src/etcd/port.js";
+import type { Watch } from "../../../../src/etcd/watch-hub.js";
 import { Demand } from "../../../../src/lock/queue/demand.js";
 import { type JoinedEntry, QueueEntry } from "../../../../src/lock/queue/entry.js";
 import { exclusive, GRANTED } from "../../../../src/lock/queue/lock-mode.js";
@@ -330,4 +331,55 @@ test("a key that stays is taken again when a read after the watch has shown it, 
 
   expect(queue.takeKept()).toBe(entry);
   expect(entry.turn).toBe(2);
+});
+
+test("a join that no event reports is found by a read, one in five minutes in which a key that stays is used", async () => {
+  const cluster = new FakeCluster();
+  const lease = cluster.lease();
+  const entry = new QueueEntry({ lease, name: "jobs", n: 1, mode: exclusive, sticky: true }).confirmed(MINE);
+  const { timers, watches, client } = lease.services;
+  // Time passes only between the turns of the event loop.
+  vi.spyOn(timers, "turnMs").mockReturnValue(0);
+  let created = (): void => undefined;
+  vi.spyOn(watches, "watch").mockImplementation((_, listener) => {
+    created = () => listener.created(60n);
+    return { cancel: () => undefined } as Watch;
+  });
+  const kvs = [keyValue({ key: entry.key, createRevision: MINE, modRevision: MINE })];
+  const reads = vi
+    .spyOn(client, "ranges")
+    .mockImplementation(() =>
+      Promise.resolve({ header: { ...HEADER, revision: 61n }, ranges: [{ kvs, more: false, count: 1 }] }),
+    );
+  const queue = LockTable.of(lease).queue("jobs");
+  queue.own.add(entry);
+  queue.grant(entry, GRANTED);
+  queue.keep(entry);
+  created();
+  await settle();
+
+  const use = async (seconds: number): Promise<void> => {
+    for (let left = seconds; left > 0; left--) {
+      expect(queue.takeKept()).toBe(entry);
+      queue.keep(entry);
+      lease.renewed(cluster.clock.now(), 60);
+      cluster.clock.advance(1000);
+      await settle();
+    }
+  };
+  await use(298);
+  expect(reads).toHaveBeenCalledTimes(1);
+  await use(4);
+  expect(reads).toHaveBeenCalledTimes(2);
+  await use(290);
+  expect(reads).toHaveBeenCalledTimes(2);
+  kvs.push(kv(61n));
+  await use(5);
+  for (let left = 10; left > 0 && queue.takeKept() === entry; left--) {
+    queue.keep(entry);
+    cluster.clock.advance(1000);
+    await settle();
+  }
+
+  expect([reads.mock.calls.length, queue.takeKept()]).toEqual([3, undefined]);
 });

@@ -134,8 +134,8 @@ export class Demand implements WatchListener {
     };
     // A turn later, so that a listener which adds itself again does not keep everything else from running.
     if (this.#refused || (knows && this.#waiter)) inOwnContext(() => this.#clock.after(0, first));
-    // The watch was there before this hold. Otherwise a read follows its answer.
-    else if (!knows && this.#seenAt > 0n) inOwnContext(() => void this.#look());
+    // It may have left before this hold. If nobody is known to wait, the next join causes the read, or the answer to the watch.
+    else if (!knows && this.#waiter) inOwnContext(() => void this.#look());
     return () => void listeners.delete(listener);
   }
 
@@ -221,7 +221,10 @@ export class Demand implements WatchListener {
     if (this.#mode.permits !== undefined) return this.#lookSoon();
     if (changed) void this.#look();
     // Before the first answer, a read is under way, whose answer is no older than this event: see `#atLeast`.
-    else if (newest && this.#seenAt > 0n) this.#waits(newest, this.#waiter ?? newest);
+    else if (newest && this.#seenAt > 0n) {
+      this.#waits(newest, this.#waiter ?? newest);
+      if (this.#unread().length > 0) void this.#look();
+    }
   }
 
   get #over(): boolean {

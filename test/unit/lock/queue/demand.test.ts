@@ -186,6 +186,26 @@ test("a hold that is not the first to listen is told only of a waiter that is th
   expect([it.told, told, it.reads.length]).toEqual([[61n], [63n], 2]);
 });
 
+test("a later hold that listens while nobody is known to wait costs no read, and is told of whom the read after the next join shows", async () => {
+  const it = await Listening.begin();
+  const told: bigint[] = [];
+  const later = { held: true, revision: MINE };
+  it.demand.listen(later, { told: ({ revision }) => told.push(revision), over: () => undefined });
+  it.cluster.clock.advance(0);
+  await settle();
+  expect(it.reads.length).toBe(1);
+
+  // It may have left before that hold began.
+  await it.events(put(61n));
+  expect([it.told, told, it.reads.length]).toEqual([[61n], [], 2]);
+  await it.answer([], 62n);
+  expect(told).toEqual([]);
+  await it.events(put(63n));
+
+  // The first one has left.
+  expect([it.told, told, it.reads.length]).toEqual([[61n, 63n], [63n], 2]);
+});
+
 test("a hold in doubt is told when it is held again", async () => {
   const it = await Listening.begin();
   it.hold.held = false;

@@ -208,9 +208,8 @@ class ShardGroup {
       shards: { count, rule: RULE, declines, admits: this.#admits.toString() },
     };
     const all = await place.key.put(facts);
-    const found = countOf(all);
-    if (found !== undefined && found !== count && found !== migrate)
-      throw new ShardCountError(options.name, count, found);
+    const found = countsBefore(place.key.created, all).find((each) => each !== count && each !== migrate);
+    if (found !== undefined) throw new ShardCountError(options.name, count, found);
   }
 
   /** Tells the group. A request that etcd refuses is repeated after a pause. */
@@ -501,9 +500,8 @@ class ShardGroup {
 
 const MAX_WARNING = 500;
 
-/** The number of shards of the oldest of these members. */
-function countOf(kvs: readonly KeyValue[]): number | undefined {
+/** The numbers of shards of the members that have joined before that revision. */
+function countsBefore(created: bigint, kvs: readonly KeyValue[]): readonly number[] {
   const members = kvs.flatMap((kv) => shardMemberOf(kv) ?? []);
-  members.sort((a, b) => (a.member.revision < b.member.revision ? -1 : 1));
-  return members[0]?.count;
+  return members.filter(({ member }) => member.revision < created).map(({ count }) => count);
 }

@@ -225,8 +225,14 @@ export class ShardView {
     return { plan: { claimants, targets }, index, facts };
   }
 
+  /**
+   * Those that have joined after the first one with another number wait until it has left, also with the number in force: another one is in
+   * force as soon as the members before that one have left, and these would still be at work.
+   */
   #claimants(count: number): readonly ShardMember[] {
-    const inForce = this.members.filter(({ member, count: own }) => own === count && member.capacity > 0);
+    const other = this.members.findIndex(({ count: own }) => own !== count);
+    const first = other === -1 ? this.members : this.members.slice(0, other);
+    const inForce = first.filter(({ member }) => member.capacity > 0);
     const active = inForce.filter(({ member }) => member.state === "active");
     const admitted = active.reduce((latest, { admits }) => (admits > latest ? admits : latest), 0n);
     return inForce.filter(

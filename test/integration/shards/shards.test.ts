@@ -358,6 +358,26 @@ test("another number of shards is refused, unless it names the old one: then it 
   await expect(group.start("d", { count: 4 })).rejects.toThrow(ShardCountError);
 });
 
+test("two numbers of shards are never at work together: who comes back with the old one, after one with the new one, is refused", async () => {
+  await using group = new Group("counts/late", { count: 4 });
+  const a = await group.start("a");
+  const b = await group.start("b", { count: 8, migrate: 4 });
+  const late = group.start("c");
+  await expect(late).rejects.toThrow(ShardCountError);
+  await expect(late).rejects.toMatchObject({ count: 4, found: 8 });
+  // One that goes back to the old number waits for the last one with the new number.
+  const back = await group.start("d", { migrate: 8 });
+  await group.balanced({ a: 4 });
+  await expect.poll(() => a.members, PATIENCE).toHaveLength(3);
+
+  await a.close();
+  await group.balanced({ b: 8 });
+  expect(group.runs.filter(({ member }) => member === "d")).toEqual([]);
+  await b.close();
+  await group.balanced({ d: 4 });
+  expect(back.owned).toHaveLength(4);
+});
+
 test("members of other versions: the highest rule that all of them know is used, and nothing moves without one", async () => {
   await using group = new Group("versions", { count: 8 });
   const cluster = group.cluster();

@@ -116,6 +116,8 @@ export class ShardView {
   readonly #feeds = new Set<(error: Error) => void>();
   #watch: QueueWatch<SeenKey> | undefined;
   #again: Timer | undefined;
+  /** Why nothing is seen any more. */
+  #closed: Error | undefined;
   readonly #membersPrefix: string;
   readonly #shardsPrefix: string;
   #planned: Planned | undefined;
@@ -141,6 +143,7 @@ export class ShardView {
     this.#again?.cancel();
     this.#listeners.clear();
     const closed = new SessionClosedError(0n);
+    this.#closed = closed;
     this.#settle?.reject(closed);
     for (const failed of this.#feeds) failed(closed);
   }
@@ -284,7 +287,8 @@ export class ShardView {
         const tell = (): void => item(this.owners);
         const unlisten = this.listen(tell);
         this.#feeds.add(failed);
-        this.ready.then(tell, (error: unknown) => failed(error as Error));
+        const begin = (): void => (this.#closed ? failed(this.#closed) : tell());
+        this.ready.then(begin, (error: unknown) => failed(error as Error));
         const stop = (): void => {
           unlisten();
           this.#feeds.delete(failed);

@@ -440,6 +440,8 @@ test("those that own nothing see the owners, with the address and the fence of e
   const last = ends.next();
   await map.close();
   await expect(last).rejects.toMatchObject({ code: "SESSION_CLOSED" });
+  // Nobody would tell one that begins now of a change, or of an end.
+  await expect(map.owners().next()).rejects.toMatchObject({ code: "SESSION_CLOSED" });
 });
 
 test("the shard of a key is the same in each version and language", async () => {

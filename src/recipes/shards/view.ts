@@ -154,6 +154,7 @@ export class ShardView {
       key: prefixOf(membersPath(services, name)),
       end: prefixEnd(`${pathOf(services, name)}/shard/`),
     };
+    let isFirst = true;
     this.#watch = new QueueWatch<SeenKey>(
       {
         services,
@@ -165,6 +166,9 @@ export class ShardView {
       },
       {
         changed: (change) => {
+          // Its first read shows all that is there. What an earlier watch has shown may have gone since.
+          if (isFirst) this.#forget();
+          isFirst = false;
           this.#changed(change);
           this.#settle?.resolve();
           this.#settle = undefined;
@@ -317,6 +321,12 @@ export class ShardView {
     const id = key.slice(start, slash);
     if (slash === -1 || !SHARD.test(id) || key.includes("/", slash + 1)) return undefined;
     return Number(id) < MAX_COUNT ? Number(id) : undefined;
+  }
+
+  #forget(): void {
+    this.#queues.clear();
+    this.#setMembers([]);
+    this.#planned = undefined;
   }
 
   #changed({ keys, before, revision }: QueueChange<SeenKey>): void {

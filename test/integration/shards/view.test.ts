@@ -1,7 +1,8 @@
 // What those see who route by a group of shards, while their connection to etcd breaks. Judged by etcd's own keys.
-import { expect, test } from "vitest";
+import { expect, onTestFinished, test } from "vitest";
 import { connect, list, shards, watchShards } from "../../../src/index.js";
 import { placesOf } from "../../support/clients/server-view.js";
+import { ROOT, startWithUsers, WORKER } from "../../support/fixtures/users.js";
 import { twoSessions } from "../../support/fixtures/two-sessions.js";
 import { startTcpProxy } from "../../support/proxies/tcp-proxy.js";
 
@@ -37,3 +38,37 @@ test("a view sees each owner that leaves, also those that it had seen before etc
   await expect.poll(owned, PATIENCE).toEqual([]);
   await idle.close();
 });
+
+test("a view forgets whoever has left while etcd refused to show the group", async () => {
+  const name = "jobs/refused";
+  const users = await startWithUsers();
+  onTestFinished(() => users.stop());
+  await using proxy = await startTcpProxy({ port: users.etcd.member.clientPort });
+  await using owners = connect({ hosts: users.endpoints, auth: ROOT });
+  const options = { count: COUNT, settleMs: 0, ttlSeconds: 20 };
+  const feeds = await shards(owners, name, { ...options, id: "a" }, () => undefined);
+  await expect.poll(() => feeds.owned, PATIENCE).toHaveLength(COUNT);
+  await using cluster = connect({ hosts: proxy.endpoint, auth: WORKER, requestTimeoutMs: 1000 });
+  await using map = await watchShards(cluster, name);
+  const owned = () => Array.from({ length: COUNT }, (_, shard) => map.owner(shard)?.id).filter((id) => id);
+  expect(owned()).toHaveLength(COUNT);
+  const before = map.owner(0)?.fence ?? 0n;
+
+  const refused: string[] = [];
+  const warned = ({ message }: Error) => void (message.includes(name) && refused.push(message));
+  process.on("warning", warned);
+  onTestFinished(() => void process.off("warning", warned));
+  await users.root("role", "revoke-permission", "worker", "jobs/", "jobs0");
+  await proxy.mode("refuse");
+  await proxy.mode("pass");
+  await expect.poll(() => refused, PATIENCE).not.toEqual([]);
+  await feeds.close();
+  await users.root("role", "grant-permission", "worker", "readwrite", "jobs/", "jobs0");
+  await expect.poll(() => map.members, PATIENCE).toEqual([]);
+  await using again = await shards(owners, name, { ...options, id: "b" }, () => undefined);
+  await expect.poll(() => owned(), PATIENCE).toEqual(Array.from({ length: COUNT }, () => "b"));
+  expect(map.owner(0)?.fence).toBeGreaterThan(before);
+  await again.close();
+  await expect.poll(() => map.members, PATIENCE).toEqual([]);
+  expect(map.owner(0)).toBeUndefined();
+}, 60_000);

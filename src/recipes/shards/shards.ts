@@ -8,7 +8,7 @@ import { checkFunction, checkSignal } from "../../base/options/check.js";
 import { shardChannel } from "../../base/telemetry/channels.js";
 import { newController } from "../../base/util/abort.js";
 import type { Timer } from "../../base/util/clock.js";
-import { inOwnContext, inThisContext, tellOutside } from "../../base/util/own-context.js";
+import { inOwnContext, inThisContext, queueMicrotask, tellOutside } from "../../base/util/own-context.js";
 import { printable } from "../../base/util/printable.js";
 import { type Cluster, leaseOf, servicesOf, Session } from "../../lock/session/cluster.js";
 import type { EtcdServices } from "../../lock/session/connection.js";
@@ -368,13 +368,13 @@ class ShardGroup {
       entryValue: (id) => this.#entryValue(id, lease),
       retried: (error, delayMs, id) => this.#retried(error, delayMs, id),
       declined: (id, error) => {
-        if (onFailed) tellOutside(() => onFailed(id, error));
+        if (onFailed) tell(() => onFailed(id, error));
         else if (!shardChannel.hasSubscribers)
           this.#warn(`The work on shard ${id} of "${name}" fails`, error);
         this.#decline(id);
       },
       stuck: (id, forMs) => {
-        if (onStuck) tellOutside(() => onStuck(id, forMs));
+        if (onStuck) tell(() => onStuck(id, forMs));
         else if (!shardChannel.hasSubscribers)
           this.#warn(`The work on shard ${id} of "${name}" has not settled ${forMs} ms after its signal`);
       },
@@ -447,7 +447,7 @@ class ShardGroup {
 
   #retried(error: unknown, delayMs: number, id?: number): void {
     const { onRetry } = this.options.listeners;
-    if (onRetry) tellOutside(() => onRetry(error, delayMs, id));
+    if (onRetry) tell(() => onRetry(error, delayMs, id));
     else if (id !== undefined) this.#warn(`Shard ${id} of "${this.options.name}" is tried again`, error);
     else this.#warn(`A member of "${this.options.name}" tries again`, error);
   }
@@ -499,6 +499,9 @@ class ShardGroup {
 }
 
 const MAX_WARNING = 500;
+
+/** What a listener throws goes to the process, and ends nothing of what has called it. */
+const tell = (listener: () => void): void => queueMicrotask(() => tellOutside(listener));
 
 /** The numbers of shards of the members that have joined before that revision. */
 function countsBefore(created: bigint, kvs: readonly KeyValue[]): readonly number[] {

@@ -1,6 +1,6 @@
 // Shards on a real etcd. Who owns what is judged by the queues in etcd, and by what the works record, never by what a member says of itself.
 import { createHash } from "node:crypto";
-import { afterAll, beforeAll, expect, test } from "vitest";
+import { afterAll, beforeAll, expect, onTestFinished, test } from "vitest";
 import {
   type Cluster,
   connect,
@@ -209,6 +209,30 @@ test("what fails on one member is tried on another, and those that have more tha
   await group.start("b");
   await expect.poll(() => group.running(2).map(({ member }) => member), PATIENCE).toEqual(["b"]);
   await group.balanced({ a: 2, b: 2 });
+}, 60_000);
+
+test("a listener that throws changes nothing: the error is the process's, and another member gets what fails", async () => {
+  const thrown: unknown[] = [];
+  const others = process.listeners("uncaughtException");
+  process.removeAllListeners("uncaughtException");
+  process.on("uncaughtException", (error) => void thrown.push(error));
+  onTestFinished(() => {
+    process.removeAllListeners("uncaughtException");
+    for (const each of others) process.on("uncaughtException", each);
+  });
+  await using group = new Group("throwing", { count: 1 });
+  const bad = new Error("a bad listener");
+  const listener = () => {
+    throw bad;
+  };
+  const work = () => Promise.reject(new Error("broken here"));
+  const a = await group.start("a", { onFailed: listener, onRetry: listener }, work);
+  await expect.poll(() => a.owned, PATIENCE).toEqual([0]);
+  const b = await group.start("b");
+  await expect.poll(() => b.owned, PATIENCE).toEqual([0]);
+  // Two pauses, and the end.
+  expect(thrown).toEqual([bad, bad, bad]);
+  expect(group.runs.filter(({ member }) => member === "a")).toHaveLength(3);
 }, 60_000);
 
 test("a member whose lease is gone is told at once, and joins again; its shards have other owners meanwhile", async () => {

@@ -29,13 +29,14 @@ export interface ShardMap extends AsyncDisposable {
   /** The shard of a key: `floor(h * count / 2^48)`, where `h` is the first 48 bits of the SHA-256 of the key in UTF-8, in each language. */
   shardOf(key: string | Uint8Array): number;
   /**
-   * Returns who owns the shard of a key; undefined if nobody does. A moment later it may be another member. So send the `fence` along,
-   * and let the owner compare it with its own: it refuses a request that was meant for another owner.
+   * Returns who owns the shard of a key; undefined if nobody does, also as long as another number of shards is in force. A moment later it
+   * may be another member. So send the `fence` along, and let the owner compare it with its own: it refuses a request that was meant for
+   * another owner.
    */
   ownerOf(key: string | Uint8Array): ShardOwner | undefined;
-  /** Who owns a shard. @throws {RangeError} if there is no such shard. */
+  /** Who owns a shard. Nobody, as long as another number of shards is in force. @throws {RangeError} if there is no such shard. */
   owner(shard: number): ShardOwner | undefined;
-  /** All owners, now and after each change. A slow loop gets the latest state, not each. On abort: `next()` rejects with the signal's reason, and after `close()` with SessionClosedError. */
+  /** All owners, by the number of shards in force, now and after each change. A slow loop gets the latest state, not each. On abort: `next()` rejects with the signal's reason, and after `close()` with SessionClosedError. */
   owners(options?: { readonly signal?: AbortSignal | undefined }): AsyncIterableIterator<ShardOwners>;
   /** The members of the group, in the order of their joins. */
   readonly members: readonly Member[];
@@ -69,12 +70,17 @@ export abstract class ShardMapHandle implements ShardMap {
   }
 
   ownerOf(key: string | Uint8Array): ShardOwner | undefined {
-    return this.#view.owner(this.shardOf(key));
+    return this.#owner(this.shardOf(key));
   }
 
   owner(shard: number): ShardOwner | undefined {
     const max = Math.max(0, this.count - 1);
-    return this.#view.owner(checkInteger("shard", shard, { min: 0, max, fallback: 0 }));
+    return this.#owner(checkInteger("shard", shard, { min: 0, max, fallback: 0 }));
+  }
+
+  #owner(shard: number): ShardOwner | undefined {
+    const { count = this.count } = this.#view;
+    return count === this.count ? this.#view.owner(shard) : undefined;
   }
 
   owners(options?: { readonly signal?: AbortSignal | undefined }): AsyncIterableIterator<ShardOwners> {

@@ -377,8 +377,13 @@ test("another number of shards is refused, unless it names the old one: then it 
   const c = await group.start("c", { count: 8, migrate: 4 });
   expect(c.owned).toEqual([]);
   expect(a.owned).toHaveLength(4);
+  // A shard of the old number has other keys.
+  expect(c.owner(1)).toBeUndefined();
+  expect(c.ownerOf("user 17")).toBeUndefined();
+  expect(a.ownerOf("user 17")?.id).toBe("a");
   await a.close();
   await group.balanced({ c: 8 });
+  await expect.poll(() => c.ownerOf("user 17")?.id, PATIENCE).toBe("c");
   await expect(group.start("d", { count: 4 })).rejects.toThrow(ShardCountError);
 });
 

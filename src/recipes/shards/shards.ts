@@ -304,7 +304,7 @@ class ShardGroup {
     this.#own.set(id, new OwnShard(id, this.#hostFor(lease)));
   }
 
-  /** A place is left only when another member stands behind it: otherwise, the shard would be free for a moment. */
+  /** The place of an owner is left only when another member stands behind it: otherwise, the shard would be free for a moment. */
   #letGo(id: number, to: Member | undefined, { lease }: Place): void {
     const own = this.#own.get(id);
     if (!own) return;
@@ -323,6 +323,8 @@ class ShardGroup {
     // The group knows that this member leaves, and nobody is there who could take it. If the view doesn't show this member, all may be there.
     else if (to === undefined && this.view.memberOf(lease.leaseId)?.member.state === "draining")
       this.#move(own, undefined);
+    // Whoever should have it stands before us, and gets it, or keeps it.
+    else if (queue.some(({ leaseId }, n) => n < place && leaseId === to?.leaseId)) own.unwanted();
   }
 
   #move(own: OwnShard, to: string | undefined): void {

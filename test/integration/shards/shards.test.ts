@@ -357,6 +357,37 @@ test("a rolling restart of all members under their own names moves each shard at
   expect(group.overlaps).toEqual([]);
 }, 60_000);
 
+test("a member that leaves while it still waits for others does not wait for what they should keep", async () => {
+  await using group = new Group("waiting", { count: 4, drainMs: 30_000 });
+  const settle = new AbortController();
+  const work = ({ signal }: Shard) => untilAborted(settle.signal.aborted ? signal : settle.signal);
+  const a = await group.start("a", {}, work);
+  await group.balanced({ a: 4 });
+  const b = await group.start("b");
+  // The one owner has been told to stop, and goes on.
+  await expect.poll(() => a.owned, PATIENCE).toHaveLength(2);
+  await expect.poll(() => group.entries(), PATIENCE).toBe(6);
+  const begun = performance.now();
+  await b.close();
+  expect(performance.now() - begun).toBeLessThan(5000);
+  expect(await group.entries()).toBe(4);
+
+  settle.abort();
+  await expect.poll(() => a.owned, PATIENCE).toHaveLength(4);
+  expect(group.overlaps).toEqual([]);
+});
+
+test("a member waits no longer for a shard that the one before it should keep", async () => {
+  await using group = new Group("behind", { count: 12 });
+  const feeds = await Promise.all(["a", "b", "c"].map((id) => group.start(id)));
+  await group.balanced({ a: 4, b: 4, c: 4 });
+  for (const { key } of await memberKeys("behind")) await etcd.etcdctl(["del", key]);
+  await expect.poll(() => memberKeys("behind"), PATIENCE).toHaveLength(3);
+  // Whoever was there first has joined the queues of the others.
+  await expect.poll(() => group.entries(), PATIENCE).toBe(12);
+  await Promise.all(feeds.map((each) => each.close()));
+});
+
 test("a new member takes nothing before it has settled, and members that start together share at once", async () => {
   await using group = new Group("settling", { count: 8, settleMs: 300 });
   await Promise.all(["a", "b"].map((id) => group.start(id)));

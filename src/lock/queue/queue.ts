@@ -245,9 +245,12 @@ export class Queue {
 
   /** With `local`, one caller waits in the queue, and then passes the lock on to the others: with keys of their own, they would wait for those. */
   get #waitsForPass(): boolean {
-    const mode = this.#line.first?.mode;
-    const isBehind = this.own.staying.some((entry) => !entry.held && entry.sticky && entry.mode === mode);
-    return isBehind && mode?.shared === false && this.#line.isLocal(mode);
+    const { first } = this.#line;
+    if (!first?.local || first.mode.shared) return false;
+    const isBehind = this.own.staying.some(
+      ({ held, sticky, mode }) => !held && sticky && mode === first.mode,
+    );
+    return isBehind && this.#line.isLocal(first.mode);
   }
 
   /** The key that the session keeps begins to hold again, without a request. */

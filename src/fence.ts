@@ -4,8 +4,8 @@ import { rangeError, typeError } from "./base/options/check.js";
 /** A condition on this hold is made, so its key must leave with the release. Returns false if the hold has ended. */
 export const GUARDS: unique symbol = Symbol("guards writes");
 
-/** No key has it. */
-const NEVER = -1n;
+/** No revision gets so high, and clients that make a number of it keep it exact. */
+const NEVER = BigInt(Number.MAX_SAFE_INTEGER);
 
 /**
  * The arguments of etcd3's `client.if(...)` and `.and(...)` for a condition that is true while this very hold lasts.

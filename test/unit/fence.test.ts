@@ -5,6 +5,8 @@ import { LockTable } from "../../src/lock/queue/queue.js";
 import { FakeCluster } from "../support/fakes/fake-connection.js";
 import { expectMisuse, outOfRange, thrown, titled, wrongType } from "../support/fixtures/misuse.js";
 
+const NEVER = String(Number.MAX_SAFE_INTEGER);
+
 function heldLock(): Lock {
   const lease = new FakeCluster().lease();
   const queue = LockTable.of(lease).queue("jobs");
@@ -41,7 +43,8 @@ describe("a fencing token", () => {
     const lost = heldLock() as ExclusiveHoldHandle;
     lost.exceeded(1000);
 
-    for (const ended of [released, lost]) expect(whileHeld(ended)).toEqual(["jobs/77", "Create", "==", "-1"]);
+    for (const ended of [released, lost])
+      expect(whileHeld(ended)).toEqual(["jobs/77", "Create", "==", NEVER]);
   });
 });
 

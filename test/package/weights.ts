@@ -4,7 +4,7 @@ import path from "node:path";
 import type { Folder } from "./shell.js";
 
 /** Bounds with room for growth; who raises one sees what it costs. */
-const MOST = { packages: 1, installMb: 3.1, ownMb: 3.1, importRatio: 4 };
+const MOST = { packages: 1, installMb: 3.2, ownMb: 3.2, importRatio: 4 };
 const ENTRIES = ["leasehold", "leasehold/diagnostics", "leasehold/ui"];
 const ROUNDS = 7;
 const MB = 1e6;

@@ -59,9 +59,14 @@ export class Register {
   ): Promise<{ accepted: boolean; rev: bigint }> {
     const { prefix, whileHeld } = this.#options;
     const text = JSON.stringify({ token: String(place.token), ...value });
+    const [key, column, comparator, made] = whileHeld(
+      place.guard ?? { key: place.key, revision: place.token },
+    );
+    // By the token, also after the hold has ended in its process: etcd must reject the write. Only a broken guard compares differently.
+    const revision = (comparator as string) === "==" ? String(place.token) : made;
     const answer = await this.#call((client) =>
       client
-        .if(...whileHeld(place.guard ?? { key: place.key, revision: place.token }))
+        .if(key, column, comparator, revision)
         .then(client.put(prefix + place.name).value(text))
         .options({ deadline: deadline() })
         .commit(),

@@ -39,14 +39,12 @@ export class SimRegister implements Pick<Context["register"], "read" | "write"> 
   ): Promise<{ accepted: boolean; rev: bigint }> {
     const { prefix, guard } = this.#options;
     const text = JSON.stringify({ token: String(token), ...value });
-    const [guarded, , comparator, revision] = guard(hold);
+    const [guarded, , comparator] = guard(hold);
     const txn: Txn = {
       queues: [name],
-      // Only a broken guard compares differently: it rejects no write.
-      compare:
-        (comparator as string) === "=="
-          ? [{ kind: "created at", key: guarded, revision: BigInt(revision) }]
-          : [],
+      // Only a broken guard compares differently: it rejects no write. By the token, also after the hold has ended in its process: etcd must
+      // reject the write.
+      compare: (comparator as string) === "==" ? [{ kind: "created at", key: guarded, revision: token }] : [],
       success: [{ kind: "put", key: prefix + name, value: text, leaseId: 0n }],
       failure: [],
     };

@@ -193,13 +193,15 @@ export const runsOnce: Rule = (facts) =>
 function wrongBefore(facts: Facts, own: State, step: Worked): string | undefined {
   const { before, mark, event } = own;
   if (before === undefined) return undefined;
-  // A mark that a call had to put again.
+  // A mark that a call had to put again, perhaps after another call has taken its place, and has given it back before its work.
   if (before.mark.id === mark.id) return wrongBefore(facts, before, step);
+  if (before.before?.mark.id === mark.id && !workOf(facts, before, step))
+    return wrongBefore(facts, before.before, step);
   if (before.isLast) {
     if (facts.sights.length === 0) return undefined;
     if (workOf(facts, before, step)) return goneTooSoon(facts, before, step);
-    // Its work has not begun, and the mark was given back: what it has replaced counts.
-    return wrongBefore(facts, { ...own, before: before.before }, step);
+    // Its work has not begun, and the mark was given back: what its call has replaced counts.
+    return wrongBefore(facts, { ...own, before: replacedBy(before) }, step);
   }
   const { rerun } = step;
   if (before.mark.state === "done") return "which had been done";
@@ -208,6 +210,10 @@ function wrongBefore(facts: Facts, own: State, step: Worked): string | undefined
   if (deleted === undefined || (facts.sights.length > 0 && deleted > event.tSeen)) return "which was running";
   return rerun === "never" ? "whose run had been lost" : undefined;
 }
+
+/** What was there before the first mark of its call, which may have put it again. */
+const replacedBy = ({ before, mark }: State): State | undefined =>
+  before?.mark.id === mark.id ? replacedBy(before) : before;
 
 /** The step is one of the run that has put the mark. */
 const isOf = (state: State, step: Worked, other: Worked | SettledWork): boolean =>

@@ -56,3 +56,47 @@ it("a call that waits for another's run has its place within one fail-over of th
   expect(broken(waited(2900), "I17")).toEqual([]);
   expect(broken(waited(3100), "I17")).toHaveLength(1);
 });
+
+const SLOT = "/leasehold/once/lock/a//=s1";
+
+/** Marks of calls that have begun, each with its ID, one after the other; undefined: the mark is deleted. Work begins with the last one. */
+function marked(ids: readonly (string | undefined)[], worked: readonly number[] = []): Story {
+  const story = new Story().joined(1, "w9", 1, "lock/b/w9");
+  ids.forEach((id, n) => {
+    const [at, rev] = [10 * (n + 1), 10 * (n + 1)];
+    if (id === undefined) return story.del(at, rev, SLOT);
+    const key = `lock/a/s1/${id}${rev}`;
+    story
+      .put(at, rev, SLOT, { id, state: "started", owner: "w1/own", key })
+      .put(at, rev, key, { owner: "w1/own" });
+    // Its session ends.
+    return story.del(at + 5, rev + 5, key);
+  });
+  for (const rev of [...worked, 10 * ids.length]) {
+    const of = {
+      p: "w1",
+      id: rev,
+      lock: "lock/a",
+      slot: "s1",
+      token: BigInt(rev),
+      ask: 1,
+      rerun: "never",
+    } as const;
+    story.tell({ k: "worked", t: ns(rev + 1), ...of });
+  }
+  return story;
+}
+
+it("a run after a lost one is a mistake, also if a call between them has given its mark back", () => {
+  expect(broken(marked(["lost", "next"]), "I30")).toHaveLength(1);
+  expect(broken(marked(["lost", "between", undefined, "next"]), "I30")).toHaveLength(1);
+  expect(broken(marked(["lost", "between", "between", undefined, "next"]), "I30")).toHaveLength(1);
+  // It was put again by its own call, whose work had not begun.
+  expect(broken(marked(["between", undefined, "next"]), "I30")).toEqual([]);
+  expect(broken(marked(["between", "between", undefined, "next"]), "I30")).toEqual([]);
+});
+
+it("a call may put its mark again after another one has given it back, unless that one's work has begun", () => {
+  expect(broken(marked(["own", "between", "own", "own"]), "I30")).toEqual([]);
+  expect(broken(marked(["own", "between", "own", "own"], [20]), "I30")).not.toEqual([]);
+});

@@ -134,7 +134,7 @@ export class Demand implements WatchListener {
     };
     // A turn later, so that a listener which adds itself again does not keep everything else from running.
     if (this.#refused || (knows && this.#waiter)) inOwnContext(() => this.#clock.after(0, first));
-    // It may have left before this hold. If nobody is known to wait, the next join causes the read, or the answer to the watch.
+    // It may have left before this hold. If nobody is known to wait, a read follows the next join, or the answer to the watch.
     else if (!knows && this.#waiter) inOwnContext(() => void this.#look());
     return () => void listeners.delete(listener);
   }

@@ -98,7 +98,7 @@ export interface Outlook {
   readonly behind: InTheWay | undefined;
   /** That key is of another kind, whose caller is rejected, and leaves, unless its client is an older one. */
   readonly foreign: Foreign | undefined;
-  /** Nobody holds, and this place is next: its claim is on its way, and fails if another call joins before. */
+  /** The place that is next while nobody holds. Its claim is on its way, and fails if another call joins before. */
   readonly next: NextPlace | undefined;
   readonly ahead: number;
 }

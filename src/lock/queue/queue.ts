@@ -292,7 +292,7 @@ export class Queue {
     for (const tenure of this.#tenures) if (tenure.kept) tenure.end();
   }
 
-  /** Resolves when the keys that nobody had have left. Never rejects. */
+  /** Ends the kept keys, and resolves when they have left. Never rejects. */
   async keptHaveLeft(): Promise<void> {
     if (!this.#tenures.some(({ kept }) => kept)) return;
     this.#endKept();

@@ -287,6 +287,8 @@ export class PriorityWaiter implements Dependent, AuditedWait {
     const { own } = queue;
     if (this.#gaveUp) return undefined;
     this.#lease.assertOpen();
+    // An answer to the call before it in the line may have shown it.
+    if (this.#mustLetPass(this.#line.next)) return undefined;
     const mismatch = own.mismatch("priority", own.joined);
     if (mismatch) throw mismatch;
     this.#outlook = undefined;

@@ -646,32 +646,46 @@ describe("an answer that is lost", () => {
   });
 });
 
-test("a free lock goes to the best call, whose claim takes long, while worse calls keep coming", async () => {
-  const [name, most] = ["flow", 500];
-  await using scene = await behindProxy(two.etcd, name, 60);
-  const sessions = await Promise.all(Array.from({ length: 4 }, () => Session.open(scene.rivals)));
-  const held = await mutex(two.holder, name).lock();
-  const best = mutex(scene.session, name).lock({ priority: 9 });
-  await queued(name, 2);
-  // Each claim of the best call reaches etcd after several others have been able to join.
-  scene.proxy.rule({ path: "/etcdserverpb.KV/Txn", act: "delay", ms: 100 });
-  let granted = false;
-  void best.then(() => (granted = true));
+test.each([
+  { sessions: 4, together: 1 },
+  { sessions: 1, together: 30 },
+])(
+  "a free lock goes to the best call, whose claim takes long, while worse ones come: $together at once, of $sessions sessions",
+  async (flows) => {
+    const [name, most] = ["flow", 500];
+    await using scene = await behindProxy(two.etcd, name, 60);
+    const opened = Array.from({ length: flows.sessions }, () => Session.open(scene.rivals));
+    const sessions = await Promise.all(opened);
+    const held = await mutex(two.holder, name).lock();
+    const best = mutex(scene.session, name).lock({ priority: 9 });
+    await queued(name, 2);
+    // Each claim of the best call reaches etcd after several others have been able to join.
+    scene.proxy.rule({ path: "/etcdserverpb.KV/Txn", act: "delay", ms: 100 });
+    let [granted, freedAt] = [false, 0n];
+    void best.then(() => (granted = true));
 
-  const flow: Promise<unknown>[] = [];
-  const ends = new AbortController();
-  for (let n = 0; n < most && !granted; n++) {
-    if (n === 20) await held.release();
-    const timeoutMs = 1000;
-    flow.push(reasonOf(mutex(sessions[n % 4]!, name).lock({ timeoutMs, signal: ends.signal })));
-    await pause(20);
-  }
+    const flow: Promise<unknown>[] = [];
+    const ends = new AbortController();
+    for (let n = 0; n < most && !granted; n++) {
+      if (n === 20) {
+        await held.release();
+        freedAt = await revision();
+      }
+      const session = sessions[n % sessions.length]!;
+      for (let i = 0; i < flows.together; i++)
+        flow.push(reasonOf(mutex(session, name).lock({ timeoutMs: 1000, signal: ends.signal })));
+      await pause(20);
+    }
 
-  expect(granted).toBe(true);
-  ends.abort();
-  await Promise.all(flow);
-  await (await best).release();
-});
+    expect(granted).toBe(true);
+    const lock = await best;
+    // A call or two of each session, which did not know who is next.
+    expect(lock.fence - freedAt).toBeLessThan(20n);
+    ends.abort();
+    await Promise.all(flow);
+    await lock.release();
+  },
+);
 
 describe("many sessions with random priorities", () => {
   test("hold one at a time, by what they say and by what etcd has; no better one waited; fences rise; all are served", async () => {

@@ -9,6 +9,8 @@ import { keeps, sessionOf, tell, type Caller, type Session, type Txn, type World
 /** What may go wrong or be done to a client: each as often as the scenario allows. */
 export function accidents(world: World): Step[] {
   if (world.scenario.inTransfers && !transferUnderWay(world)) return [];
+  // Before a process ends, other scenarios have them.
+  if (world.left.adoptions > 0) return [];
   const steps: Step[] = [];
   for (const session of world.sessions) {
     if (session.client === "running") steps.push(...toSession(world, session));

@@ -25,25 +25,36 @@ export function downgradeSteps(_world: World, caller: Caller, { call }: Holding)
 function downgrade(world: World, caller: Caller): void {
   const { state } = caller;
   if (state.at !== "holding") return;
-  const { key, value, revision } = placeOf(caller);
+  tell(world, `${caller.label} becomes a reader`);
+  caller.place = { ...placeOf(caller), downgraded: true };
+  send(world, caller, state);
+}
+
+function send(world: World, caller: Caller, state: Holding): void {
+  const { key, value, revision, modified = revision } = placeOf(caller);
   const { lease } = sessionOf(world, caller);
   const { name } = caller.setup;
-  const txn: Txn = { is: "downgrade", name, key, value, lease, created: revision, asks: false };
-  caller.place = { ...placeOf(caller), downgraded: true };
+  const txn: Txn = { is: "downgrade", name, key, value, lease, created: revision, modified, asks: false };
   caller.state = { ...state, call: { txn, answer: undefined } };
-  tell(world, `${caller.label} becomes a reader: it sends a put of ${key}`);
+  tell(world, `it sends a put of ${key}`);
 }
 
 export function downgradeAnswered(
   world: World,
   caller: Caller,
   state: Holding,
-  { done, revision }: Answer,
+  { done, revision, own }: Answer,
 ): void {
   tell(world, `${caller.label} gets the answer`);
   const { at, ownWatch, read, demand } = state;
   caller.state = { at, ownWatch, read, demand };
-  if (!done) return lose(world, caller);
+  // Not an attempt before, without an answer, or of a proxy's: somebody has put the key meanwhile.
+  if (!done && own?.created !== placeOf(caller).revision) return lose(world, caller);
+  if (!done && own?.downgraded === undefined) {
+    const { modified } = own!;
+    caller.place = { ...placeOf(caller), ...(modified !== undefined && { modified }) };
+    return send(world, caller, caller.state);
+  }
   if (!keeps(world, "downgraded-key-stays")) caller.place = { ...placeOf(caller), revision };
   if (!keeps(world, "own-readers-are-let-in")) return;
   for (const behind of siblings(world, caller))

@@ -105,6 +105,10 @@ function condition(world: World, txn: Txn): boolean {
   if (txn.is === "join") return key === undefined && livingKey(world, delayKeyOf(txn.key)) === undefined;
   if (txn.is === "transfer") return mayTransfer(world, txn);
   if (txn.is === "downgrade" && !keeps(world, "guarded-downgrade")) return true;
+  if (txn.is === "take over" && key?.downgraded !== undefined && keeps(world, "only-a-writer-is-taken-over"))
+    return false;
+  const isAsPut = key === undefined || (key.modified ?? key.created) === txn.modified;
+  if (txn.is === "downgrade" && !isAsPut && keeps(world, "downgrade-compares-the-last-put")) return false;
   if (!keeps(world, "guarded-release")) return key !== undefined;
   return txn.created === 0 ? key?.value === txn.value : key?.created === txn.created;
 }
@@ -118,7 +122,7 @@ function mayTransfer(world: World, { key, created, target, moved = [] }: Txn): b
 }
 
 /** From then on, nobody is before the target. */
-function handOver(world: World, { name, key, target, moved = [] }: Txn, revision: number): void {
+function handOver(world: World, { name, key, target, moved = [], names }: Txn, revision: number): void {
   const keys = [key, ...moved.map((place) => place.key)];
   const both = keeps(world, "moved-delay-keys-leave-too");
   const isIt = (each: Key): boolean =>
@@ -127,6 +131,12 @@ function handOver(world: World, { name, key, target, moved = [] }: Txn, revision
     (each) => each.deleted === 0 && isIt(each) && each.created > (target?.revision ?? 0),
   );
   deleteKeys(world, isIt, "a transfer", revision);
+  if (names && target)
+    world.keys = world.keys.map((each) =>
+      each.key === target.key && each.created === target.revision
+        ? { ...each, named: true, ...(keeps(world, "the-named-one-leads") && { modified: revision }) }
+        : each,
+    );
   tell(world, `etcd deletes ${keys.join(" and ")} at revision ${revision}`);
   const first = firstAt(world, name, revision);
   if (behind)
@@ -152,11 +162,21 @@ function apply(world: World, txn: Txn, revision: number): Answer {
   if (txn.is === "downgrade" && livingKey(world, key) && keeps(world, "downgraded-key-stays")) {
     world.keys = world.keys.map((each) =>
       each.deleted === 0 && (each.key === key || each.delays === key)
-        ? { ...each, downgraded: revision }
+        ? { ...each, downgraded: revision, modified: revision }
         : each,
     );
     tell(world, `etcd puts ${key} again at revision ${revision}: its writer is a reader`);
     return done;
+  }
+  if (txn.is === "take over") {
+    world.keys = world.keys.map(({ downgraded, ...each }) =>
+      each.deleted === 0 && each.key === key
+        ? { ...each, modified: revision }
+        : { ...each, ...(downgraded !== undefined && { downgraded }) },
+    );
+    tell(world, `etcd puts ${key} again at revision ${revision}`);
+    const place = { key, value, revision: txn.created, unanswered: 0, turn: 1 };
+    return { ...done, position: positionAt(world, name, place, revision) };
   }
   if (txn.is === "downgrade") {
     deleteKeys(world, (each) => each.key === key || each.delays === key, "its owner", revision);

@@ -24,11 +24,13 @@ export function firstWorld(scenario: Scenario, without: readonly RuleName[]): Wo
 }
 
 const sessionsOf = ({ sessions }: Scenario): Session[] =>
-  sessions.map(({ member, lease, delays }, id) => ({
+  sessions.map(({ member, lease, adopts, delays }, id) => ({
     id,
     label: letterOf(id),
-    lease: lease ?? id,
-    client: "running",
+    lease: adopts ?? lease ?? id,
+    adopts,
+    adopted: [],
+    client: adopts === undefined ? "running" : "not begun",
     member,
     doubted: [],
     sweeps: false,
@@ -49,6 +51,7 @@ const callersOf = ({ callers }: Scenario): Caller[] =>
       place: undefined,
       state: { at: "idle" },
       gaveUp: false,
+      tried: [],
       writing: 0,
     };
   });

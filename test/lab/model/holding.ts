@@ -22,7 +22,8 @@ import {
 /** The caller has the lock and claims it. `asOf`: the revision of the answer, or of the deletion, that shows its turn. 0: neither does. */
 export function hold(world: World, caller: Caller, asOf: number, demand?: Demand): void {
   const place = placeOf(caller);
-  caller.state = { at: "holding", ownWatch: undefined, read: undefined, demand };
+  const chooses = caller.setup.priority !== undefined && { chooses: true as const };
+  caller.state = { at: "holding", ownWatch: undefined, read: undefined, demand, ...chooses };
   tell(world, `${caller.label} HOLDS "${caller.setup.name}" with fence ${tokenText(tokenOf(place))}`);
   const deleted = keyOfPlace(world, place)?.deleted ?? 0;
   if (deleted > 0 && deleted <= asOf) {
@@ -40,7 +41,7 @@ function grant(world: World, caller: Caller): void {
   const token = tokenOf(placeOf(caller));
   const highest = world.granted[name] ?? 0;
   if (keyOfPlace(world, placeOf(caller))?.deleted !== 0) return;
-  if (token <= highest)
+  if (token < highest || (token === highest && !placeOf(caller).adopted))
     breaks(world, "fencing", `fence ${tokenText(token)} was granted after ${tokenText(highest)}`);
   world.granted = { ...world.granted, [name]: Math.max(token, highest) };
 }

@@ -38,6 +38,8 @@ function falseClaim(world: World, caller: Caller): string | undefined {
     const excused = key.deletedBy === "hand" || (key.deletedBy === "its lease" && paused);
     return excused ? undefined : `${who}, but ${key.key} was deleted by ${key.deletedBy}`;
   }
+  if (key.downgraded !== undefined && !isShared(caller))
+    return `${who} alone, but ${key.key} is a reader's since revision ${key.downgraded}`;
   const before = queueAt(world, name).find(
     (other) =>
       other !== key && other.created <= key.created && other.delays !== key.key && excludes(other, caller),

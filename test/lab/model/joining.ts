@@ -1,3 +1,4 @@
+import { takeOverAnswered, takeOverUnanswered, takesOver } from "./adopting.js";
 import { mayBeKept } from "./etcd.js";
 import { hold } from "./holding.js";
 import { gone, leave } from "./leaving.js";
@@ -47,6 +48,7 @@ const tries = ({ setup, asked }: Caller): boolean => setup.tries === true && !as
 
 /** `lock()` or `tryLock()`: a new place under the first free number. */
 export function ask(world: World, caller: Caller): void {
+  if (takesOver(world, caller)) return;
   const value = caller.id * 16 + caller.places;
   caller.places++;
   caller.place = { key: freeKey(world, caller), value, revision: 0, unanswered: 0, turn: 1 };
@@ -80,6 +82,7 @@ function joinTxn(world: World, caller: Caller): Txn {
 export function joinAnswered(world: World, caller: Caller, answer: Answer): void {
   tell(world, `${caller.label} gets the answer`);
   if (answer.leaseGone) return loseSession(world, sessionOf(world, caller));
+  if (isTakenOver(caller)) return takeOverAnswered(world, caller, answer);
   if (!confirm(world, caller, answer)) return refused(world, caller, answer.first);
   if (caller.gaveUp) return leave(world, caller, { releases: false });
   const { position } = answer;
@@ -87,6 +90,9 @@ export function joinAnswered(world: World, caller: Caller, answer: Answer): void
   if (alone) hold(world, caller, answer.revision);
   else wait(world, caller, position?.predecessor);
 }
+
+const isTakenOver = ({ state }: Caller): boolean =>
+  state.at === "joining" && state.call.txn.is === "take over";
 
 /** Whether the transaction puts the place into an empty queue only. `lockAll()` joins with another one if that is not empty. */
 const triedAlone = (caller: Caller): boolean =>
@@ -147,6 +153,7 @@ function joinAfterTry(world: World, caller: Caller, txn: Txn): void {
 
 /** The attempt may be applied now or later. */
 export function joinUnanswered(world: World, caller: Caller, txn: Txn): void {
+  if (txn.is === "take over") return takeOverUnanswered(world, caller, txn);
   const place = placeOf(caller);
   caller.place = { ...place, unanswered: place.unanswered + 1 };
   if (caller.gaveUp) return leave(world, caller, { releases: false });

@@ -52,8 +52,8 @@ export function leaveAnswered(world: World, caller: Caller, state: Leaving, answ
   // An earlier attempt may have deleted it, or the same one if a proxy sent it twice.
   if (!answer.done) endDelay(world, caller);
   const taken = state.releases && !answer.done && !keeps(world, "repeated-release-is-no-loss");
-  if (taken && !state.repeated) toldByRelease(world, caller);
-  gone(world, caller, answer.first);
+  if (taken && !state.repeated && !state.yields) toldByRelease(world, caller);
+  gone(world, caller, answer.first, state.yields && { at: "again" });
 }
 
 /** Somebody else has deleted the place: its session deletes the delay key, and until then no other place gets the number. */

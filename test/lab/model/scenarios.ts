@@ -20,6 +20,8 @@ export interface Accidents {
   readonly purges: number;
   /** A lease is revoked by hand. */
   readonly revokes: number;
+  /** A process ends while it holds, and the next session of its lease adopts that. */
+  readonly adoptions: number;
   /** A holder writes to the protected resource. */
   readonly writes: number;
 }
@@ -48,6 +50,8 @@ export interface CallerSetup {
   readonly rank?: number;
   /** While it leads, it may hand over to the first movable place of this session. */
   readonly transfers?: number;
+  /** A candidate that hands over at its turn if a movable one with a higher priority waits, unless a leader has named it. */
+  readonly priority?: number;
   /** A candidate that may be named, and be moved behind others: it joins anew then. */
   readonly movable?: boolean;
   /** A client, such as Go's, that doesn't look whether its own key is there. */
@@ -61,6 +65,8 @@ export interface SessionSetup {
   readonly member: "leading" | "lagging";
   /** Another session's lease: two processes share one lease. */
   readonly lease?: number;
+  /** Another session, whose lease this one adopts when that one's process has ended. It does nothing before. */
+  readonly adopts?: number;
   /** With `releaseDelayMs`. etcd gives two keys of one create revision in any order: which one comes first here. */
   readonly delays?: "entry first" | "delay key first";
 }
@@ -94,6 +100,7 @@ const NONE: Accidents = {
   deletions: 0,
   purges: 0,
   revokes: 0,
+  adoptions: 0,
   writes: 0,
 };
 
@@ -159,6 +166,9 @@ const TO_C = [TRANSFERS, B_MOVABLE, C_MOVABLE];
 const TO_B = caller(0, transfersTo(1));
 const BEFORE_B = [TO_B, caller(0, movable), B_MOVABLE];
 const inTransfers = true;
+/** The last one has the highest priority. */
+const prioritized = (...callers: readonly CallerSetup[]): CallerSetup[] =>
+  callers.map((each, n) => ({ ...each, priority: n === callers.length - 1 ? 1 : 0 }));
 const A_TWICE = caller(0, twice);
 const B_TWICE = caller(1, twice);
 
@@ -166,6 +176,7 @@ const LEADING: SessionSetup = { member: "leading" };
 const DELAYED: SessionSetup = { ...LEADING, delays: "entry first" };
 const DELAYED_OTHERWISE: SessionSetup = { ...LEADING, delays: "delay key first" };
 const LAGS: SessionSetup = { member: "lagging" };
+const ADOPTED: readonly SessionSetup[] = [LEADING, { ...LEADING, adopts: 0 }, LEADING];
 
 /** Each is explored completely. */
 export const SCENARIOS = {
@@ -290,6 +301,22 @@ export const SCENARIOS = {
     sessions: [DELAYED, LEADING],
     losses: 1,
   }),
+  adoptions: scenario([A, B, C], { sessions: ADOPTED, adoptions: 1 }),
+  "adoptions, downgrades": scenario([DOWNGRADES, caller(1, downgrades), caller(2, reads)], {
+    sessions: ADOPTED,
+    adoptions: 1,
+    lostAnswers: 1,
+  }),
+  "adoptions, downgrades, late requests": scenario([A, caller(1, downgrades), caller(2, reads)], {
+    sessions: ADOPTED,
+    adoptions: 1,
+    lateRequests: 1,
+  }),
+  "adoptions, downgrades, a writer behind": scenario([DOWNGRADES, caller(1, downgrades), C], {
+    sessions: ADOPTED,
+    adoptions: 1,
+    aborts: 1,
+  }),
   priorities: ranked([rank(0, 1, twice), rank(1, 0, twice)]),
   "priorities, three clients": ranked([rank(0, 2), rank(1, 1), rank(2, 0)]),
   "priorities, equal ranks": ranked([rank(0, 0), rank(1, 0), rank(1, 0)]),
@@ -343,6 +370,14 @@ export const SCENARIOS = {
     [caller(0, { ...transfersTo(1), ...twice }), caller(1, { ...transfersTo(0), ...twice })],
     { inTransfers, lostAnswers: 1, aborts: 1 },
   ),
+  "transfers, priorities": scenario(prioritized(TO_B, B_MOVABLE, C_MOVABLE), {
+    inTransfers,
+    lostAnswers: 1,
+  }),
+  "transfers, priorities, losses": scenario(prioritized(TO_B, B_MOVABLE, C_MOVABLE), {
+    inTransfers,
+    losses: 1,
+  }),
   "transfers, late copies": scenario([caller(0, { ...transfersTo(1), ...twice }), B_MOVABLE], {
     inTransfers,
     repeats: 1,

@@ -1,3 +1,4 @@
+import { adoptions, unclaimed } from "./adopting.js";
 import { forgetDowngrade } from "./downgrading.js";
 import { deleteKeys, keyOfPlace } from "./etcd.js";
 import { demandMoved } from "./keeping.js";
@@ -16,6 +17,7 @@ export function loseSession(world: World, session: Session): void {
   noteHeld(world, session);
   session.client = "over";
   session.doubted = [];
+  session.adopted = [];
   session.sweeps = false;
   tell(world, `${session.label}'s session is lost`);
   for (const caller of callersOf(world, session)) {
@@ -73,11 +75,15 @@ export function sessionSteps(world: World, { id, client }: Session): Step[] {
 
 function endSteps(world: World, id: number, client: Session["client"]): Step[] {
   const session = (w: World): Session => w.sessions[id]!;
-  const alive = world.leases[session(world).lease];
+  const { lease, adopts } = session(world);
+  const alive = world.leases[lease];
+  const isRenewed = world.sessions.some((each) => each.lease === lease && each.client === "running");
+  if (client === "not begun") return adopts === undefined ? [] : adoptions(world, session(world));
+  if (alive && client !== "running" && isRenewed) return [];
   if (alive && client !== "running") return [progress("run out", (w) => runOut(w, session(w)))];
   if (!alive && client === "paused") return [progress("go on", (w) => goOn(w, session(w)))];
   if (!alive && client === "running") return [progress("hear", (w) => hear(w, session(w)))];
-  return client === "running" ? sweeps(world, session(world)) : [];
+  return client === "running" ? [...sweeps(world, session(world)), ...unclaimed(world, session(world))] : [];
 }
 
 function runOut(world: World, session: Session): void {

@@ -10,11 +10,13 @@ export type Does =
       | "release"
       | "downgrade"
       | "transfer"
+      | "choose"
       | "keep"
       | "pass"
       | "take again"
       | "give back"
       | "give up"
+      | "let pass"
       | "write arrives"
     )
   /** The client of a caller that waits or holds. */

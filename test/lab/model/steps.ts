@@ -171,6 +171,7 @@ function holderSteps(world: World, caller: Caller, state: Holding): Step[] {
   else if (called) steps.push(will(caller, "answered", (w, c) => downgradeAnswered(w, c, state, called)));
   steps.push(...demandSteps(world, caller, state), ...keepSteps(world, caller, state));
   steps.push(...downgradeSteps(world, caller, state), ...transferSteps(world, caller, state));
+  if (state.chooses) return steps;
   if (!ownWatch && !state.demand && world.scenario.longHolds && keeps(world, "own-key-is-watched"))
     steps.push(will(caller, "watch held key", (w, c) => watchHeldKey(w, c, state)));
   // A caller that writes waits for the answer before it releases.

@@ -1,3 +1,4 @@
+import { isAdopted } from "./adopting.js";
 import { deleteKeys } from "./etcd.js";
 import { progress, type Step } from "./step.js";
 import { keeps, sessionOf, tell, type Caller, type Key, type Session, type World } from "./world.js";
@@ -30,7 +31,8 @@ function strays(world: World, session: Session): Step[] {
   if (!session.sweeps && !listsAlways(world)) return [];
   const leases = [session.lease, ...(session.delayLease ? [session.delayLease] : [])];
   return world.keys
-    .filter((key) => key.deleted === 0 && leases.includes(key.lease) && !isOurs(world, key))
+    .filter((key) => key.deleted === 0 && leases.includes(key.lease))
+    .filter((key) => !isOurs(world, key) && !isAdopted(session, key))
     .map((key) => ({ ...progress("sweep", (w) => sweep(w, session, key)), on: key.key }));
 }
 

@@ -3,7 +3,7 @@
 // queue may change is that in which the transaction is on its way.
 import { keyOfPlace, queueAt } from "./etcd.js";
 import { leave, leaveAnswered } from "./leaving.js";
-import { may, type Step } from "./step.js";
+import { may, type Step, will } from "./step.js";
 import {
   breaks,
   keeps,
@@ -49,10 +49,62 @@ function nextOf(world: World, caller: Caller, queue: readonly Key[]): Next | und
   return blocked ? undefined : { target: known(target), moved: between.map(known) };
 }
 
-export function transferSteps(world: World, caller: Caller, { call }: Holding): Step[] {
+export function transferSteps(world: World, caller: Caller, { call, chooses }: Holding): Step[] {
+  if (chooses) return [will(caller, "choose", choose)];
   if (caller.setup.transfers === undefined || call) return [];
   const next = nextOf(world, caller, queueAt(world, caller.setup.name));
   return next ? [may(caller, "transfer", (w, c) => transfer(w, c, next))] : [];
+}
+
+/** Its turn has come: it leads, or hands over to the movable place of the highest priority. */
+function choose(world: World, caller: Caller): void {
+  const { state } = caller;
+  if (state.at !== "holding") return;
+  const { at, ownWatch, read, demand } = state;
+  const best = preferred(world, caller);
+  const own = keyOfPlace(world, placeOf(caller));
+  const isNamed = own?.modified !== undefined && keeps(world, "the-named-one-leads");
+  if (!best || isNamed) {
+    caller.state = { at, ownWatch, read, demand };
+    return tell(world, `${caller.label} leads`);
+  }
+  if (own?.named)
+    breaks(world, "true transfers", `${caller.label} was named, and hands over to ${best.target.key}`);
+  const to = world.sessions.find(({ lease }) => lease === best.lease);
+  caller.tried = [...caller.tried, to?.id ?? -1];
+  tell(world, `${caller.label} yields to ${best.target.key}`);
+  leave(world, caller, { releases: true });
+  if (caller.state.at === "leaving") caller.state = { ...caller.state, yields: true };
+  send(world, caller, best);
+}
+
+/** Undefined: nobody better can be next. It has handed over to each session once at most. */
+function preferred(world: World, caller: Caller): (Next & { readonly lease: number }) | undefined {
+  const queue = queueAt(world, caller.setup.name).filter(({ delays }) => delays === undefined);
+  const n = queue.findIndex((key) => isAt(key, placeOf(caller)));
+  const behind = queue.slice(n + 1);
+  const end = behind.findIndex((key) => !isMovable(world, key));
+  const able = behind.slice(0, end === -1 ? undefined : end);
+  const priorityOf = ({ value }: Key): number => world.callers[Math.floor(value / 16)]?.setup.priority ?? 0;
+  const better = able.filter(({ lease }) => !caller.tried.includes(lease));
+  const highest = Math.max(caller.setup.priority ?? 0, ...better.map(priorityOf));
+  const target = better.find((key) => priorityOf(key) === highest && highest > (caller.setup.priority ?? 0));
+  if (n === -1 || !target) return undefined;
+  return {
+    target: known(target),
+    moved: able.slice(0, able.indexOf(target)).map(known),
+    lease: target.lease,
+  };
+}
+
+/** It was to be next, and still waits. */
+function sameNext(world: World, caller: Caller, queue: readonly Key[], target: Known): Next | undefined {
+  const others = queue.filter((key) => key.delays === undefined && !isAt(key, placeOf(caller)));
+  const n = others.findIndex((key) => isAt(key, target));
+  const moved = others.slice(0, n);
+  return n >= 0 && moved.every((key) => isMovable(world, key))
+    ? { target, moved: moved.map(known) }
+    : undefined;
 }
 
 /** The hold has ended before the transaction is sent. */
@@ -70,7 +122,11 @@ function send(world: World, caller: Caller, { target, moved }: Next): void {
   const { lease } = sessionOf(world, caller);
   const { name } = caller.setup;
   const asks = state.at === "leaving" && state.call.txn.asks;
-  const txn: Txn = { is: "transfer", name, key, value, lease, created: revision, asks, target, moved };
+  const yields = state.at === "leaving" && state.yields;
+  const txn: Txn = {
+    ...{ is: "transfer", name, key, value, lease, created: revision, asks, target, moved },
+    ...(!yields && { names: true }),
+  };
   if (state.at === "holding" || state.at === "leaving")
     caller.state = { ...state, call: { txn, answer: undefined } };
   const others = moved.map((place) => `, and that of ${place.key}`).join("");
@@ -88,10 +144,10 @@ export function heldTransferAnswered(world: World, caller: Caller, call: Call, a
 export function transferEnded(world: World, caller: Caller, state: Leaving, answer: Answer): boolean {
   const { queue = [], done } = answer;
   const { target } = state.call.txn;
-  if (done || !target) return tellDone(world, caller);
+  if (done || !target) return state.yields ?? tellDone(world, caller);
   const place = placeOf(caller);
   if (queue.some((key) => isAt(key, place))) {
-    const next = nextOf(world, caller, queue);
+    const next = state.yields ? sameNext(world, caller, queue, target) : nextOf(world, caller, queue);
     if (next) send(world, caller, next);
     else leaveOnly(world, caller, state);
     return false;
@@ -100,6 +156,7 @@ export function transferEnded(world: World, caller: Caller, state: Leaving, answ
   const [first] = queue;
   const mayBeOurs = state.repeated || world.scenario.accidents.repeats > 0;
   const isDone = (first && isAt(first, target)) || mayBeOurs;
+  if (state.yields) return true;
   if (isDone && keeps(world, "repeated-transfer-is-no-loss")) return tellDone(world, caller);
   tell(world, `${caller.label}'s transfer says that the lock was lost before`);
   const by = keyOfPlace(world, place)?.deletedBy;
@@ -117,7 +174,7 @@ function tellDone(world: World, caller: Caller): true {
 }
 
 /** The named one is gone: nobody moves. */
-export function leaveOnly(world: World, caller: Caller, { repeated }: Leaving): void {
+export function leaveOnly(world: World, caller: Caller, { repeated, yields }: Leaving): void {
   tell(world, `${caller.label} hands over to nobody`);
   if (!keeps(world, "refused-transfer-leaves")) {
     caller.place = undefined;
@@ -125,7 +182,8 @@ export function leaveOnly(world: World, caller: Caller, { repeated }: Leaving): 
     return;
   }
   leave(world, caller, { releases: true });
-  if (caller.state.at === "leaving") caller.state = { ...caller.state, repeated, refused: true };
+  const only = yields ? { yields } : { refused: true as const };
+  if (caller.state.at === "leaving") caller.state = { ...caller.state, repeated, ...only };
 }
 
 /** The caller of a transfer is told that it has only left. */

@@ -15,6 +15,10 @@ export interface Key {
   readonly deletedBy: "nobody" | "its owner" | "a transfer" | "its lease" | "hand";
   /** The revision of the put that has made its writer a reader. */
   readonly downgraded?: number;
+  /** The revision of its last put, if that is not the first one. */
+  readonly modified?: number;
+  /** A leader has handed over to it. */
+  readonly named?: true;
   /** It is the delay key of the place with this key, on the delay lease of its session. */
   readonly delays?: string;
 }
@@ -31,6 +35,10 @@ export interface Place {
   readonly turn: number;
   /** Its writer becomes a reader: others may read beside it. */
   readonly downgraded?: true;
+  /** The revision of its last put, if that is known to be a later one. */
+  readonly modified?: number;
+  /** The process before may have held it: the fence is the same then. */
+  readonly adopted?: true;
 }
 
 /** The key of another client, as a read has shown it. */
@@ -41,18 +49,22 @@ export interface Known {
 
 /** A transaction as it is sent. */
 export interface Txn {
-  readonly is: "join" | "try" | "leave" | "downgrade" | "transfer";
+  readonly is: "join" | "try" | "leave" | "take over" | "downgrade" | "transfer";
   readonly name: string;
   readonly key: string;
   readonly value: number;
   readonly lease: number;
-  /** Leaving, handing over, or becoming a reader: only what was created at this revision; 0 = only what has the caller's value. */
+  /** Leaving, handing over, taking over, or becoming a reader: only what was created at this revision; 0 = only what has the caller's value. */
   readonly created: number;
+  /** Becoming a reader: only what was put last at this revision. */
+  readonly modified?: number;
   /** Joining: which place is before this one? Leaving: which one is first after it? */
   readonly asks: boolean;
   /** Handing over: who is next then, and those before it, whose keys are deleted, too. */
   readonly target?: Known;
   readonly moved?: readonly Known[];
+  /** A leader has named the next one, and shows that by a put of its key. */
+  readonly names?: true;
 }
 
 export interface Answer {
@@ -62,7 +74,7 @@ export interface Answer {
   /** etcd's revision after the transaction. */
   readonly revision: number;
   readonly position: Position | undefined;
-  /** A refused join: what exists under the caller's key. */
+  /** A refused join or downgrade: what exists under the caller's key. */
   readonly own: Key | undefined;
   readonly first: Key | undefined;
   /** A refused transfer: who is there. */
@@ -165,6 +177,8 @@ export interface Holding {
   readonly demand: Demand | undefined;
   /** A writer becomes a reader. */
   readonly call?: Call;
+  /** A candidate with a priority whose turn has come: it may hand over before it leads. */
+  readonly chooses?: true;
 }
 
 /** What a session knows of those that join behind a key that may stay with it. */
@@ -186,6 +200,8 @@ export interface Leaving {
   readonly repeated: boolean;
   /** Of a transfer that could not be: it only leaves. */
   readonly refused?: true;
+  /** It has not led: it joins again. */
+  readonly yields?: true;
 }
 
 /** The lock is free, and the key stays with the session. */
@@ -225,6 +241,8 @@ export interface Caller {
   state: State;
   /** It no longer waits, but its join is in progress. */
   gaveUp: boolean;
+  /** The sessions to which it has handed over without leading. */
+  tried: readonly number[];
   /** Its try was refused, and it has joined behind the key in the way. */
   asked?: boolean;
   /** The fence of a write that it decided on while it held, with its turn: see `tokenOf`. 0 = none. */
@@ -235,8 +253,12 @@ export interface Session {
   readonly id: number;
   readonly label: string;
   readonly lease: number;
+  /** Another session, whose lease it adopts when that one's process has ended: until then, it has not begun. */
+  readonly adopts: number | undefined;
+  /** The keys that it has found then, and that no caller has taken over. */
+  adopted: readonly Key[];
   /** paused: the process is stopped. over: it knows that the session is lost. */
-  client: "running" | "paused" | "over";
+  client: "not begun" | "running" | "paused" | "over";
   /** The member that serves its watches and serializable reads. */
   member: "leading" | "lagging";
   /**
@@ -287,7 +309,8 @@ export type Invariant =
   | "true losses"
   | "true transfers"
   | "delay"
-  | "no overtaking";
+  | "no overtaking"
+  | "no endless claims";
 
 export interface Broken {
   readonly invariant: Invariant;

@@ -9,6 +9,7 @@ import {
   type Key,
   keyAt,
   keyOf,
+  type NextPlace,
   type Priorities,
   queueAt,
   sessionOf,
@@ -36,10 +37,31 @@ export function mayJoin(world: Priorities, caller: Caller): boolean {
 
 /** Tries the lock, if its session has no key in the queue. Otherwise it puts its place. */
 export function join(world: Priorities, caller: Caller): void {
+  const next = toLetPass(world, caller);
+  if (next) return letPass(world, caller, next);
   const isThere = siblings(world, caller).some(({ place, hold }) =>
     [place, hold].some((entry) => entry !== undefined && entry.revision > 0),
   );
   send(world, caller, isThere ? "place" : "claim");
+}
+
+/** The next place, if nobody holds and the call is no better: its claim is on its way, and fails if another call joins before. */
+function toLetPass(world: Priorities, caller: Caller): NextPlace | undefined {
+  const { next } = sessionOf(world, caller);
+  if (caller.hasLetPass || !next || caller.rank < next.rank) return undefined;
+  return keeps(world, "next-claim-passes") ? next : undefined;
+}
+
+/** Until its key has ended, and for a while at most. */
+function letPass(world: Priorities, caller: Caller, next: NextPlace): void {
+  tell(world, `${caller.label} lets the claim of ${next.key} pass`);
+  caller.state = { at: "passing", next };
+}
+
+export function passed(world: Priorities, caller: Caller): void {
+  caller.hasLetPass = true;
+  caller.state = { at: "line" };
+  if (mayJoin(world, caller)) join(world, caller);
 }
 
 /** `from`: lower numbers are another's. */
@@ -58,6 +80,7 @@ function send(world: Priorities, caller: Caller, is: "claim" | "place", from = 1
     place: is === "claim" && place ? { key: place.key, created: place.revision } : undefined,
     gone: outlook?.blockers ?? [],
     since: outlook?.revision ?? 0,
+    passes: is === "place" && !caller.hasLetPass ? sessionOf(world, caller).next : undefined,
   };
   if (is === "claim") caller.hold = entry;
   else caller.place = entry;
@@ -100,7 +123,9 @@ function refused(world: Priorities, caller: Caller, txn: Txn, entry: Entry, answ
   if (caller.gaveUp) return leave(world, caller);
   if (caller.outlook?.blockers && !caller.outlook.behind && caller.place === place)
     return send(world, caller, "claim", next);
-  if (txn.place) goOn(world, caller);
+  if (txn.place) return goOn(world, caller);
+  const toPass = toLetPass(world, caller);
+  if (toPass) letPass(world, caller, toPass);
   else send(world, caller, "place", next);
 }
 
@@ -129,6 +154,9 @@ export function look(world: Priorities, caller: Caller, revision: number): void 
   const { place, rank } = caller;
   const queue = queueAt(world, revision);
   const blockers = queue.filter(({ granted }) => granted && keeps(world, "holds-are-in-the-way"));
+  const [one, ...rest] = blockers.length > 0 ? [] : queue;
+  const next = one && rest.reduce((a, b) => (isBefore(b, a) ? b : a), one);
+  sessionOf(world, caller).next = next && { key: next.key, created: next.created, rank: next.rank };
   if (!place) {
     const [behind] = queue;
     caller.outlook = { revision, blockers: blockers.map(({ key }) => key), behind };

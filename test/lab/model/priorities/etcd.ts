@@ -40,6 +40,7 @@ function apply(world: Priorities, txn: Txn): void {
     return;
   }
   if (is === "claim") judge(world, txn);
+  else judgeNewcomer(world, txn);
   const { value, lease, rank } = txn;
   const put: Key = {
     ...{ key, value, lease, rank, granted: is === "claim", created: revision, deleted: 0 },
@@ -66,6 +67,20 @@ function judge(world: Priorities, { key, rank, place }: Txn): void {
     if (!other.granted && other.key !== place?.key && isBefore(other, { rank, created }))
       breaks(world, "no overtaking", `${key} is granted before ${other.key}, which has a better place`);
   }
+}
+
+/** It makes the claim of that place fail. */
+function judgeNewcomer(world: Priorities, { key, rank, passes }: Txn): void {
+  if (!passes || rank < passes.rank || keyAt(world, passes.key)?.created !== passes.created) return;
+  const claims = world.callers.some(
+    ({ state, place }) => state.at === "claiming" && !state.call.answer && place?.key === passes.key,
+  );
+  if (claims)
+    breaks(
+      world,
+      "no endless claims",
+      `${key} makes the claim of ${passes.key} fail, which was known to be next`,
+    );
 }
 
 /** All in one revision. */

@@ -14,6 +14,7 @@ import {
   lose,
   mayJoin,
   noteHeld,
+  passed,
   read,
   sessionOver,
   unanswered,
@@ -113,6 +114,8 @@ function callerSteps(world: Priorities, caller: Caller): Taken[] {
       return [may(caller, "ask", ask)];
     case "line":
       return mayJoin(world, caller) ? [will(caller, "ask", join)] : [];
+    case "passing":
+      return [will(caller, "let pass", passed)];
     case "joining":
     case "claiming":
       return state.call.answer ? [will(caller, "answered", (w, c) => answered(w, c, state.call))] : [];
@@ -288,7 +291,7 @@ function move(world: Priorities, session: Session): void {
 /** What may go wrong with its requests; and its user may give up. */
 function mishaps(world: Priorities, caller: Caller): Taken[] {
   const { id, state, gaveUp } = caller;
-  const waits = ["line", "joining", "waiting", "local", "reading", "claiming"].includes(state.at);
+  const waits = ["line", "passing", "joining", "waiting", "local", "reading", "claiming"].includes(state.at);
   const steps = waits && !gaveUp ? accident(world, "aborts", (w) => giveUp(w, w.callers[id]!)) : [];
   for (const { txn, answer } of callsOf(caller)) {
     const unheard = (w: Priorities, what: string): void => {
@@ -313,7 +316,7 @@ function giveUp(world: Priorities, caller: Caller): void {
   const { state, label } = caller;
   caller.gaveUp = true;
   tell(world, `${label} gives up`);
-  if (state.at === "line") caller.state = { at: "done" };
+  if (state.at === "line" || state.at === "passing") caller.state = { at: "done" };
   else if (state.at === "waiting" || state.at === "local") leave(world, caller);
   else if (state.at !== "reading" && !keeps(world, "claim-is-waited-for")) leaveEarly(world, caller);
 }

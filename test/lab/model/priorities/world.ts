@@ -44,6 +44,15 @@ export interface Txn {
   readonly gone: readonly string[];
   /** Claiming: nothing may have been created after this revision. */
   readonly since: number;
+  /** Putting a place: its session knows that nobody holds, and that this place is next, whose claim it has not let pass. */
+  readonly passes?: NextPlace | undefined;
+}
+
+/** Nobody holds, and this place is next, as an answer has shown. */
+export interface NextPlace {
+  readonly key: string;
+  readonly created: number;
+  readonly rank: number;
 }
 
 /** Sent, then executed (the answer exists), then answered. The answer shows the queue of its revision. */
@@ -71,6 +80,8 @@ export type State =
   | { readonly at: "idle" | "holding" | "done" }
   /** Before its first place, or its next one: another call of its session joins. */
   | { readonly at: "line" }
+  /** Before its first place, too: the claim of a call that is no worse comes first. */
+  | { readonly at: "passing"; readonly next: NextPlace }
   /** It claims the lock without a place, or puts its place. */
   | { readonly at: "joining"; readonly call: Call }
   /** For the end of the key that its last answer has shown before it. */
@@ -104,6 +115,8 @@ export interface Caller {
   state: State;
   /** It no longer waits, but the answer to a request is awaited. */
   gaveUp: boolean;
+  /** A call does it once. */
+  hasLetPass: boolean;
 }
 
 export interface Session {
@@ -112,6 +125,8 @@ export interface Session {
   /** paused: the process is stopped. over: it knows that the session is lost. */
   client: "running" | "paused" | "over";
   member: "leading" | "lagging";
+  /** By the last answer to any of its calls. */
+  next: NextPlace | undefined;
   /** It looks for keys that are nobody's. */
   sweeps: boolean;
   /** The lease of its delay keys; 0 = none. */
@@ -162,7 +177,15 @@ export function firstWorld(scenario: Scenario, without: readonly RuleName[]): Pr
     keys: firstKeys(scenario),
     leases: [...sessions, ...sessions.filter(({ delays }) => delays)].map(() => true),
     sessions: sessions.map(({ member, delays }, id) => ({
-      ...{ id, label: letterOf(id), client: "running", member, sweeps: false, delaying: false },
+      ...{
+        id,
+        label: letterOf(id),
+        client: "running",
+        member,
+        next: undefined,
+        sweeps: false,
+        delaying: false,
+      },
       delayLease: delays ? sessions.length + sessions.slice(0, id).filter((each) => each.delays).length : 0,
     })),
     callers: scenario.callers.map((setup, id) => callerOf(scenario, setup, id)),
@@ -181,6 +204,7 @@ function callerOf({ callers }: Scenario, setup: CallerSetup, id: number): Caller
   return {
     ...{ id, label: `${letterOf(session)}${isAlone ? "" : number}`, setup, rank, rounds, puts: 0 },
     ...{ place: undefined, hold: undefined, outlook: undefined, state: { at: "idle" }, gaveUp: false },
+    hasLetPass: false,
   };
 }
 

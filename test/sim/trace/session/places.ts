@@ -33,7 +33,7 @@ export function ask(world: World, { is, name, key, asks }: JoinRequest, { value,
   const setup = { session: OURS, name, rounds: 1, tries: is === "try" && !all, all };
   const label = key.slice(key.indexOf("/", key.indexOf("/") + 1) + 1);
   const idle = { at: "idle" } as const;
-  const none = { place: undefined, gaveUp: false, writing: 0 };
+  const none = { place: undefined, gaveUp: false, tried: [], writing: 0 };
   next.callers = [...next.callers, { id, label, setup, rounds: 1, places: 0, state: idle, ...none }];
   return take(next, "ask", id).map((asked) => {
     const caller = asked.callers[id]!;

@@ -11,7 +11,7 @@ export const THEIRS = 1;
 const ANY = Infinity;
 const UNLIMITED = {
   ...{ aborts: ANY, lostAnswers: ANY, lateRequests: ANY, repeats: ANY, losses: ANY },
-  ...{ pauses: ANY, moves: ANY, deletions: ANY, purges: ANY, revokes: ANY, writes: ANY },
+  ...{ pauses: ANY, moves: ANY, deletions: ANY, purges: ANY, revokes: ANY, writes: ANY, adoptions: 0 },
 };
 
 /** A session that is new to a queue. */
@@ -24,7 +24,7 @@ export function newWorld(label: string, keys: readonly Key[], revision: number):
     sessions: [
       {
         ...{ id: 0, label, lease: OURS, client: "running", member: "lagging", doubted: [], sweeps: false },
-        ...{ delayLease: 0, delaying: [] },
+        ...{ delayLease: 0, delaying: [], adopts: undefined, adopted: [] },
       },
     ],
     ...{ granted: {}, written: {}, left: UNLIMITED, broken: undefined, said: [] },

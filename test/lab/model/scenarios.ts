@@ -46,6 +46,8 @@ export interface CallerSetup {
   readonly passes?: number;
   /** `readLock()`. */
   readonly reads?: boolean;
+  /** `lock({ supersede: true })`. */
+  readonly supersedes?: boolean;
   /** With `priorities`: the lowest one is next. No rank ever changes. */
   readonly rank?: number;
   /** While it leads, it may hand over to the first movable place of this session. */
@@ -85,6 +87,8 @@ export interface Scenario {
   readonly batches?: boolean;
   /** Calls of a Mutex with `priorities`: see `priorities/`. */
   readonly priorities?: boolean;
+  /** Calls with `supersede`, and plain ones: see `superseding/`. */
+  readonly superseding?: boolean;
   /** With priorities: at first, somebody else has a place of this rank, and gives up at some time. */
   readonly firstRank?: number;
 }
@@ -105,13 +109,26 @@ const NONE: Accidents = {
 };
 
 type More = Partial<
-  Pick<Scenario, "sessions" | "lags" | "longHolds" | "inTransfers" | "batches" | "priorities" | "firstRank">
+  Pick<
+    Scenario,
+    "sessions" | "lags" | "longHolds" | "inTransfers" | "batches" | "priorities" | "firstRank" | "superseding"
+  >
 > &
   Partial<Accidents>;
 
 /** Sessions A, B, C: as many as the callers name, all on the leading member unless stated otherwise. */
 function scenario(callers: readonly CallerSetup[], more: More = {}): Scenario {
-  const { sessions, lags, longHolds, inTransfers, batches, priorities, firstRank, ...accidents } = more;
+  const {
+    sessions,
+    lags,
+    longHolds,
+    inTransfers,
+    batches,
+    priorities,
+    firstRank,
+    superseding,
+    ...accidents
+  } = more;
   const last = Math.max(...callers.map(({ session }) => session));
   return {
     sessions: sessions ?? Array.from({ length: last + 1 }, () => ({ member: "leading" })),
@@ -123,12 +140,17 @@ function scenario(callers: readonly CallerSetup[], more: More = {}): Scenario {
     ...(batches && { batches }),
     ...(priorities && { priorities }),
     ...(firstRank !== undefined && { firstRank }),
+    ...(superseding && { superseding }),
   };
 }
 
 /** Calls with priorities: the one with the lowest rank is next. */
 const ranked = (callers: readonly CallerSetup[], more: More = {}): Scenario =>
   scenario(callers, { ...more, priorities: true });
+
+/** Calls of which the newest wins. */
+const newest = (callers: readonly CallerSetup[], more: More = {}): Scenario =>
+  scenario(callers, { ...more, superseding: true });
 
 const caller = (session: number, more: Partial<CallerSetup> = {}): CallerSetup => ({
   session,
@@ -156,6 +178,8 @@ const DOWNGRADES = caller(0, downgrades);
 const READS = caller(1, reads);
 const rank = (session: number, n: number, more: Partial<CallerSetup> = {}): CallerSetup =>
   caller(session, { rank: n, ...more });
+const newer = (session: number): CallerSetup => caller(session, { supersedes: true });
+const NEWEST = newer(0);
 const movable = { movable: true };
 const foreign = { foreign: true };
 const transfersTo = (session: number): Partial<CallerSetup> => ({ ...movable, transfers: session });
@@ -338,6 +362,12 @@ export const SCENARIOS = {
     losses: 1,
     pauses: 1,
   }),
+  supersede: newest([NEWEST, newer(1), newer(2)]),
+  "supersede, a plain one": newest([A, newer(1), newer(2)], { aborts: 1 }),
+  "supersede, lost answers": newest([NEWEST, newer(1), newer(2)], { lostAnswers: 1 }),
+  "supersede, late requests": newest([NEWEST, newer(1), newer(2)], { lateRequests: 1 }),
+  "supersede, deletions": newest([NEWEST, newer(1), newer(2)], { deletions: 1 }),
+  "supersede, losses": newest([A, newer(1), newer(2)], { losses: 1 }),
   transfers: scenario(TO_C),
   "transfers, aborts": scenario(TO_C, { inTransfers, aborts: 1 }),
   "transfers, lost answers": scenario(TO_C, { inTransfers, lostAnswers: 1 }),

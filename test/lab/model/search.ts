@@ -6,6 +6,8 @@ import { firstWorld as firstOfPriorities } from "./priorities/world.js";
 import type { RuleName } from "./rules.js";
 import type { Scenario } from "./scenarios.js";
 import type { Step } from "./step.js";
+import { SUPERSEDING } from "./superseding/model.js";
+import { firstWorld as firstOfSuperseding } from "./superseding/world.js";
 import { nextSteps } from "./steps.js";
 import type { Broken, World } from "./world.js";
 
@@ -52,11 +54,12 @@ interface Found {
   readonly path: Path | undefined;
 }
 
-/** The calls of a scenario with priorities are served by a model of their own. */
-export const explore = (scenario: Scenario, without: readonly RuleName[] = []): Explored =>
-  scenario.priorities
-    ? search(PRIORITIES, firstOfPriorities(scenario, without))
-    : search(QUEUE, firstWorld(scenario, without));
+/** The calls of a scenario with priorities, or with `supersede`, are served by a model of their own. */
+export function explore(scenario: Scenario, without: readonly RuleName[] = []): Explored {
+  if (scenario.priorities) return search(PRIORITIES, firstOfPriorities(scenario, without));
+  if (scenario.superseding) return search(SUPERSEDING, firstOfSuperseding(scenario, without));
+  return search(QUEUE, firstWorld(scenario, without));
+}
 
 /**
  * Visits every state that the scenario allows, in the order of the number of steps, so that the first broken promise

@@ -310,7 +310,8 @@ export type Invariant =
   | "true transfers"
   | "delay"
   | "no overtaking"
-  | "no endless claims";
+  | "no endless claims"
+  | "newest wins";
 
 export interface Broken {
   readonly invariant: Invariant;

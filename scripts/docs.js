@@ -11,7 +11,7 @@ const ROOT = fileURLToPath(new URL("../", import.meta.url));
  */
 const NOT_EXPORTED = {
   TracingEvent: "the five names of an event of a TracingChannel, which belong to Node.js",
-  RefusalReason: "the type of one field, EtcdRefusedError.reason, whose values docs/api.md lists",
+  RefusalReason: "the type of one field, EtcdRefusedError.reason, whose values docs/troubleshooting.md lists",
   WebLockMode: "the standard's LockMode, which lib.dom declares under that name",
   HoldJson: "the shape of one JSON value, which docs/api.md describes",
   MultiLockJson: "the same of several locks",

@@ -329,6 +329,10 @@ export const SCENARIOS = {
   "adoptions, downgrades": scenario([DOWNGRADES, caller(1, downgrades), caller(2, reads)], {
     sessions: ADOPTED,
     adoptions: 1,
+  }),
+  "adoptions, downgrades, lost answers": scenario([A, caller(1, downgrades), caller(2, reads)], {
+    sessions: ADOPTED,
+    adoptions: 1,
     lostAnswers: 1,
   }),
   "adoptions, downgrades, late requests": scenario([A, caller(1, downgrades), caller(2, reads)], {
@@ -364,9 +368,9 @@ export const SCENARIOS = {
   }),
   supersede: newest([NEWEST, newer(1), newer(2)]),
   "supersede, a plain one": newest([A, newer(1), newer(2)], { aborts: 1 }),
-  "supersede, lost answers": newest([NEWEST, newer(1), newer(2)], { lostAnswers: 1 }),
-  "supersede, late requests": newest([NEWEST, newer(1), newer(2)], { lateRequests: 1 }),
-  "supersede, deletions": newest([NEWEST, newer(1), newer(2)], { deletions: 1 }),
+  "supersede, lost answers": newest([A, newer(1), newer(2)], { lostAnswers: 1 }),
+  "supersede, late requests": newest([A, newer(1), newer(2)], { lateRequests: 1 }),
+  "supersede, deletions": newest([A, newer(1), newer(2)], { deletions: 1 }),
   "supersede, losses": newest([A, newer(1), newer(2)], { losses: 1 }),
   transfers: scenario(TO_C),
   "transfers, aborts": scenario(TO_C, { inTransfers, aborts: 1 }),
@@ -403,10 +407,6 @@ export const SCENARIOS = {
   "transfers, priorities": scenario(prioritized(TO_B, B_MOVABLE, C_MOVABLE), {
     inTransfers,
     lostAnswers: 1,
-  }),
-  "transfers, priorities, losses": scenario(prioritized(TO_B, B_MOVABLE, C_MOVABLE), {
-    inTransfers,
-    losses: 1,
   }),
   "transfers, late copies": scenario([caller(0, { ...transfersTo(1), ...twice }), B_MOVABLE], {
     inTransfers,

@@ -18,10 +18,12 @@ import { type CheckedShards, checkShards, type ShardsOptions } from "./options.j
 import { OwnShard, type Shard, type ShardHost } from "./own-shard.js";
 import { type ShardMap, ShardMapHandle } from "./routing.js";
 import { RULE } from "./rule.js";
-import { MAX_DECLINED, shardMemberOf, ShardView } from "./view.js";
+import { shardMemberOf, ShardView } from "./view.js";
 
 /** So long a member leaves a shard to others after its work has failed there. */
 const DECLINE_MS = 60_000;
+/** The group is told together of all shards that a member declines within so long. */
+const TOGETHER_MS = 100;
 /** So many shards move together at most, and the next ones so long after them. */
 const MOST_TOGETHER = 8;
 const MOVE_EVERY_MS = 10;
@@ -132,7 +134,7 @@ class ShardGroup {
   #admits = 0n;
   #settling: Timer | undefined;
   /** The group has not been told, and is as soon as this is over. */
-  #sayingAgain: Timer | undefined;
+  #sayingLater: Timer | undefined;
   #reconciling: Timer | undefined;
   /** How many shards move between two pauses, and how many still may before the next one. */
   #together = 1;
@@ -202,7 +204,7 @@ class ShardGroup {
     const { options } = this;
     const { owner } = place.lease;
     const { id = owner, value = owner, capacity, zone, count, migrate } = options;
-    const declines = [...this.#declined.keys()].slice(0, MAX_DECLINED);
+    const declines = [...this.#declined.keys()];
     const facts: MemberFacts = {
       ...{ id, value, capacity, zone, state: this.#state },
       shards: { count, rule: RULE, declines, admits: this.#admits.toString() },
@@ -215,8 +217,8 @@ class ShardGroup {
   /** Tells the group. A request that etcd refuses is repeated after a pause. */
   #say(state = this.#state): void {
     this.#state = state;
-    this.#sayingAgain?.cancel();
-    this.#sayingAgain = undefined;
+    this.#sayingLater?.cancel();
+    this.#sayingLater = undefined;
     const place = this.#place;
     if (!place) return;
     this.#put(place).then(
@@ -227,21 +229,17 @@ class ShardGroup {
   }
 
   #notSaid(place: Place, error: unknown): void {
-    if (error instanceof ShardCountError) {
-      // The members of another number of shards were there first, while this one was away.
-      this.#retried(error, PAUSES.firstMs);
-      void place.session.close({ drainMs: 0 });
-    } else if (!place.lease.over) this.#sayAgain(place, error);
+    const isOutnumbered = error instanceof ShardCountError;
+    if (!isOutnumbered && place.lease.over) return;
+    this.#retried(error, PAUSES.firstMs);
+    // The members of another number of shards were there first, while this one was away.
+    if (isOutnumbered) void place.session.close({ drainMs: 0 });
+    else this.#sayLater(PAUSES.firstMs);
   }
 
-  #sayAgain(place: Place, error: unknown): void {
-    const delayMs = PAUSES.firstMs;
-    this.#retried(error, delayMs);
-    this.#sayingAgain?.cancel();
-    this.#sayingAgain = this.#services.clock.after(delayMs, () => {
-      this.#sayingAgain = undefined;
-      if (this.#place === place) this.#say();
-    });
+  /** Tells the group after a pause: what changes until then is told with it. */
+  #sayLater(delayMs: number): void {
+    this.#sayingLater ??= this.#services.clock.after(delayMs, () => this.#say());
   }
 
   #sessionEnded(place: Place): void {
@@ -282,7 +280,7 @@ class ShardGroup {
     if (!place || place.lease.signal.aborted) return;
     const { leaseId } = place.lease;
     const { claimants, targets } = this.view.plan;
-    if (!this.#sayingAgain && !this.#isShown(place)) this.#say();
+    if (!this.#sayingLater && !this.#isShown(place)) this.#say();
     const own = claimants.findIndex(({ member }) => member.leaseId === leaseId);
     for (let id = 0; id < this.options.count; id++) {
       const target = targets[id] ?? -1;
@@ -439,12 +437,12 @@ class ShardGroup {
   #decline(id: number): void {
     const again = (): void => {
       this.#declined.delete(id);
-      this.#say();
+      this.#sayLater(TOGETHER_MS);
       this.#reconcileSoon();
     };
     this.#declined.get(id)?.cancel();
     this.#declined.set(id, this.#services.clock.after(DECLINE_MS, again));
-    this.#say();
+    this.#sayLater(TOGETHER_MS);
   }
 
   #retried(error: unknown, delayMs: number, id?: number): void {
@@ -491,7 +489,7 @@ class ShardGroup {
     this.view.stop();
     this.#reconciling?.cancel();
     this.#pacing?.cancel();
-    this.#sayingAgain?.cancel();
+    this.#sayingLater?.cancel();
     const place = this.#place;
     this.#place = undefined;
     // No hold is left to wait for.

@@ -13,8 +13,6 @@ import { type Member, membersPath, parseMember } from "../members/member.js";
 import { assign, RULE, type ShardFacts } from "./rule.js";
 
 export const MAX_COUNT = 4096;
-/** A member does not decline more than that: its key has to stay small. */
-export const MAX_DECLINED = 256;
 
 /** What the key of a member says of its shards. */
 export interface ShardPart {
@@ -39,7 +37,7 @@ function parseShardPart(value: unknown): ShardPart | undefined {
   const isShard = (n: unknown): n is number => Number.isInteger(n);
   const isRevision = typeof admits === "string" && /^\d{1,19}$/.test(admits);
   const known = { count, rule, admits: isRevision ? BigInt(admits) : 0n };
-  return { ...known, declines: declines.slice(0, MAX_DECLINED).filter(isShard) };
+  return { ...known, declines: declines.slice(0, MAX_COUNT).filter(isShard) };
 }
 
 export function shardMemberOf(kv: KeyValue): ShardMember | undefined {

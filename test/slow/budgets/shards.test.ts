@@ -1,11 +1,12 @@
-// What shards cost beside plain locks, as ratios in one run: the gap between two owners, the requests of a move, heap and CPU. The figures are
-// printed.
+// What shards cost beside plain locks, as ratios in one run: the gap between two owners, the requests of a move and of failures, heap and CPU.
+// The figures are printed.
 import { spawn } from "node:child_process";
 import { fileURLToPath } from "node:url";
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { type Cluster, connect, type Lock, Mutex, shards } from "../../../src/index.js";
+import { placesOf } from "../../support/clients/server-view.js";
 import { type EtcdCluster, startEtcd } from "../../support/etcd/etcd.js";
 import { owned } from "../../support/programs/owned.js";
 import { Said } from "../../support/programs/said.js";
@@ -103,6 +104,36 @@ test("the gap between two owners is about that of a plain hand-over, and a move 
   expect(moved.p99 / plain.p99).toBeLessThan(8);
   // One for each eight that are released together, and a few for all that join: on a slow machine, not all of the eight are ready together.
   expect(Math.min(...spent)).toBeLessThanOrEqual(COUNT / 2 / 8 + 10);
+}, 120_000);
+
+/** A member tells the group of all that has failed within so long by one put: the `TOGETHER_MS` of the group. */
+const TOGETHER_MS = 100;
+
+test("a member puts its key ten times a second at most, however many shards fail there, and others take all of them", async () => {
+  const [MANY, group] = [600, "failing"];
+  await using here = cluster();
+  await using there = cluster();
+  const failed = new Set<number>();
+  const onFailed = (shard: number): void => void failed.add(shard);
+  const settings = { count: MANY, settleMs: 0, ttlSeconds: TTL_SECONDS };
+  const listeners = { onFailed, onRetry: () => undefined };
+  const work = () => Promise.reject(new Error("broken here"));
+  const a = await shards(here, group, { ...settings, ...listeners, id: "a" }, work);
+  const begun = performance.now();
+  const [key] = await placesOf(etcd.member, `${group}/members`);
+  const puts = async () => {
+    const { stdout } = await etcd.etcdctl(["get", key?.key ?? "", "--write-out=json"]);
+    const { kvs } = JSON.parse(stdout) as { readonly kvs: readonly [{ readonly version: number }] };
+    return kvs[0].version;
+  };
+  await expect.poll(() => failed.size, PATIENCE).toBe(MANY);
+  const [count, elapsedMs] = [await puts(), performance.now() - begun];
+  console.log(`${MANY} shards fail within ${Math.round(elapsedMs)} ms: ${count} puts of the member's key`);
+  expect(count).toBeLessThanOrEqual(2 + elapsedMs / TOGETHER_MS);
+
+  const b = await shards(there, group, { ...settings, id: "b" }, ({ signal }) => untilAborted(signal));
+  await expect.poll(() => b.owned.length, PATIENCE).toBe(MANY);
+  await Promise.all([a.close(), b.close()]);
 }, 120_000);
 
 setFlagsFromString("--expose-gc");

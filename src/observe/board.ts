@@ -11,7 +11,7 @@ import { askBy } from "./inspect.js";
 import { prefixRange } from "./list.js";
 import { type QueueChange, QueueWatch } from "./queue-watch.js";
 
-/** What a board has at most. A key takes about a kilobyte, and every 30 s all of them are read, to check the watch. */
+/** What a board has at most. A key takes about a kilobyte, and every 30 s all of them are read without values, to check the watch. */
 export const MAX_KEYS = 20_000;
 
 /** There are more keys under the prefix than a board has room for. */

@@ -1,4 +1,4 @@
-import type { KeyValue, WatchEvent } from "../etcd/port.js";
+import type { KeyValue, Range, WatchEvent } from "../etcd/port.js";
 import type { Interruption, Watch, WatchListener } from "../etcd/watch-hub.js";
 import { atOneRevision, type Keeping, readKeys, type Snapshot } from "../lock/queue/contenders.js";
 import type { EtcdServices } from "../lock/session/connection.js";
@@ -26,6 +26,11 @@ interface QueueWatchTarget<K> extends Keeping<K> {
 
 /** What is compared of a key. */
 type Revisions = Pick<KeyValue, "createRevision" | "modRevision">;
+
+const revisionsOf = ({ createRevision, modRevision }: KeyValue): Revisions => ({
+  createRevision,
+  modRevision,
+});
 
 /** The keys as they are now. They are valid during the call only. */
 export interface QueueChange<K> extends Snapshot<K> {
@@ -59,7 +64,7 @@ export class QueueWatch<K extends Revisions> implements WatchListener {
   /** The revision whose events are being applied, until all of them have arrived. */
   #applying: bigint | undefined;
   /** The answer to a slow read, until every older event has arrived. */
-  #snapshot: Snapshot<K> | undefined;
+  #snapshot: Snapshot<Revisions> | undefined;
   /** A watch has begun in the past, and its events have not been compared with a read since. */
   #mayMiss = false;
   /** Runs only while etcd serves the watch. */
@@ -96,7 +101,7 @@ export class QueueWatch<K extends Revisions> implements WatchListener {
     const watch = this.#watch;
     for (const event of events) {
       this.#apply(event);
-      // The watch was cancelled by its listener, or restarted from a read.
+      // The listener has cancelled the watch, or a read has to replace it.
       if (watch !== this.#watch) return;
     }
     this.#finish();
@@ -125,17 +130,22 @@ export class QueueWatch<K extends Revisions> implements WatchListener {
   }
 
   #readFirst(): void {
-    void this.#read().then(
+    void this.#read(this.target).then(
       (answer) => this.#begin(answer),
       (error: unknown) => this.#fail(error as Error),
     );
   }
 
+  #readAnew(): void {
+    this.#endWatch();
+    this.#readFirst();
+  }
+
   /** A linearizable read of the whole range. */
-  #read(): Promise<Snapshot<K>> {
+  #read<T>(keeping: Keeping<T>, { keysOnly }: Pick<Range, "keysOnly"> = {}): Promise<Snapshot<T>> {
     const { range, what } = this.target;
     const asking = { services: this.#services, policy: { what, signal: this.#stopped.signal } };
-    return atOneRevision(() => readKeys(asking, range, this.target));
+    return atOneRevision(() => readKeys(asking, keysOnly ? { ...range, keysOnly } : range, keeping));
   }
 
   #begin({ revision, keys }: Snapshot<K>): void {
@@ -150,7 +160,7 @@ export class QueueWatch<K extends Revisions> implements WatchListener {
   }
 
   /** The keys that differ from these, as they are now. */
-  #differences(others: ReadonlyMap<string, K>): Map<string, K | undefined> {
+  #differences(others: ReadonlyMap<string, Revisions>): Map<string, K | undefined> {
     const found = new Map<string, K | undefined>();
     for (const key of [...this.#keys.keys(), ...others.keys()]) {
       const ours = this.#keys.get(key);
@@ -182,13 +192,14 @@ export class QueueWatch<K extends Revisions> implements WatchListener {
 
   async #readSlowly(): Promise<void> {
     const [watch, complete] = [this.#watch, this.#complete];
-    // If etcd rejects the read, the watch still reports.
-    const answer = await this.#read().catch(() => undefined);
+    // Values are needed only if a key differs. If etcd rejects the read, the watch still reports.
+    const keeping = { ...this.target, keep: revisionsOf };
+    const answer = await this.#read(keeping, { keysOnly: true }).catch(() => undefined);
     if (this.#stopped.signal.aborted || watch !== this.#watch) return;
     if (!answer) return this.#readLater(false);
     const { revision } = answer;
     // A quorum is behind a revision reported before the read: etcd was restored from a backup.
-    if (revision < complete) return this.#begin(answer);
+    if (revision < complete) return this.#readAnew();
     // Events newer than the read have arrived, and therefore all older ones.
     if (revision < this.#complete) return this.#readLater();
     this.#snapshot = answer;
@@ -198,16 +209,16 @@ export class QueueWatch<K extends Revisions> implements WatchListener {
     });
   }
 
-  /** Whether the watch has reported every event before this one, according to the last read. If not, restarts from that read. */
+  /** Whether the watch has reported every event before this one, according to the last read. If not, begins anew. */
   #allBefore(modRevision: bigint): boolean {
     const snapshot = this.#snapshot;
     return !snapshot || modRevision <= snapshot.revision || this.#check(snapshot);
   }
 
-  /** Compares the keys with a read whose older events have all arrived. Restarts from the read if one was missed. */
-  #check(snapshot: Snapshot<K>): boolean {
+  /** Compares the keys with a read whose older events have all arrived. Begins anew if one was missed. */
+  #check(snapshot: Snapshot<Revisions>): boolean {
     if (this.#differences(snapshot.keys).size > 0) {
-      this.#begin(snapshot);
+      this.#readAnew();
       return false;
     }
     // Even after hours without events, the next watch starts at a revision that etcd has probably not compacted yet.

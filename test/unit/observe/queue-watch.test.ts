@@ -1,6 +1,6 @@
 // A watch that begins again in the past may be of an etcd that was compacted at the very revision of a deletion, which it never reports.
 import { expect, test } from "vitest";
-import type { KeyValue } from "../../../src/etcd/port.js";
+import type { KeyValue, Range } from "../../../src/etcd/port.js";
 import { type QueueChange, QueueWatch } from "../../../src/observe/queue-watch.js";
 import { settle } from "../../support/fakes/fake-clock.js";
 import { FakeCluster, HEADER } from "../../support/fakes/fake-connection.js";
@@ -12,6 +12,7 @@ const AT = HEADER.revision;
 /** Longer than a soon read waits, and much shorter than a slow one. */
 const SOON_MS = 1000;
 const LATEST_EVENT_MS = 10_000;
+const SLOW_MS = 30_000;
 
 /** A watch that has seen two keys, and then lost its stream. */
 async function world({ isShared = true } = {}) {
@@ -66,6 +67,7 @@ test("a shared watch that begins in the past reads soon, and shows what it has m
 
   await answer(AT + 2n, ["group/a"]);
   await cluster.clock.pass(LATEST_EVENT_MS);
+  await answer(AT + 3n, ["group/a"]);
 
   expect(shown()).toEqual(["group/a"]);
 });
@@ -81,6 +83,7 @@ test("it reads soon although the watch breaks before, and the next one begins at
 
   await answer(AT + 2n, ["group/a"]);
   await cluster.clock.pass(LATEST_EVENT_MS);
+  await answer(AT + 3n, ["group/a"]);
 
   expect(shown()).toEqual(["group/a"]);
 });
@@ -98,6 +101,21 @@ test("it reads again soon if an event has come before the answer, until an answe
   await cluster.clock.pass(LATEST_EVENT_MS + SOON_MS);
 
   expect(reads()).toHaveLength(3);
+});
+
+test("a read that checks the watch gets no values, and one that does follows if a key differs", async () => {
+  const { cluster, reads, answer, created } = await world();
+  const ofValues = () => reads().map(({ request }) => (request as Range).keysOnly !== true);
+  await created(AT + 2n);
+  await cluster.clock.pass(SOON_MS);
+  await answer(AT + 2n, KEYS);
+  await cluster.clock.pass(LATEST_EVENT_MS);
+  expect(ofValues()).toEqual([true, false]);
+
+  await cluster.clock.pass(SLOW_MS);
+  await answer(AT + 2n, ["group/a"]);
+  await cluster.clock.pass(LATEST_EVENT_MS);
+  expect(ofValues()).toEqual([true, false, false, true]);
 });
 
 test("one that isn't shared reads no sooner", async () => {

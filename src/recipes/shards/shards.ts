@@ -235,6 +235,9 @@ class ShardGroup {
     // The members of another number of shards were there first, while this one was away.
     if (isOutnumbered) void place.session.close({ drainMs: 0 });
     else this.#sayLater(PAUSES.firstMs);
+    const isAlone = this.view.members.length === 1 && this.view.memberOf(place.lease.leaseId) !== undefined;
+    // Nobody is there to be told, or to wait for.
+    if (this.#closing.signal.aborted && isAlone) this.#letAllGo();
   }
 
   /** Tells the group after a pause: what changes until then is told with it. */
@@ -323,6 +326,13 @@ class ShardGroup {
       this.#move(own, undefined);
     // Whoever should have it stands before us, and gets it, or keeps it.
     else if (queue.some(({ leaseId }, n) => n < place && leaseId === to?.leaseId)) own.unwanted();
+  }
+
+  #letAllGo(): void {
+    for (const own of this.#own.values()) {
+      own.unwanted();
+      own.move(undefined);
+    }
   }
 
   #move(own: OwnShard, to: string | undefined): void {
@@ -473,15 +483,9 @@ class ShardGroup {
     if (this.#own.size > 0) {
       const drained = new Promise<void>((resolve) => (this.#drained = resolve));
       this.#say("draining");
-      const letGo = (): void => {
-        for (const own of this.#own.values()) {
-          own.unwanted();
-          own.move(undefined);
-        }
-      };
-      const timer = clock.after(this.options.drainMs, letGo);
+      const timer = clock.after(this.options.drainMs, () => this.#letAllGo());
       // The session ends these by itself.
-      if (!this.#place) letGo();
+      if (!this.#place) this.#letAllGo();
       this.#reconcileSoon();
       await drained;
       timer.cancel();

@@ -42,6 +42,24 @@ test("a member that cannot tell the group tries again once a second, however muc
   await feeds.close();
 });
 
+test("a member that is alone leaves at once, though etcd refuses to store that it does", async () => {
+  const name = "refused/leave";
+  const { member } = two.etcd;
+  const drainMs = 20_000;
+  const options = { count: COUNT, settleMs: 0, ttlSeconds: 20, drainMs, onRetry: () => undefined };
+  const feeds = await shards(two.cluster, name, options, ({ signal }) => once(signal, "abort"));
+  await expect.poll(() => feeds.owned, PATIENCE).toHaveLength(COUNT);
+
+  await spaceAlarm(member, "ACTIVATE");
+  const begun = performance.now();
+  await feeds.close();
+  const tookMs = performance.now() - begun;
+  await spaceAlarm(member, "DEACTIVATE");
+
+  expect(tookMs).toBeLessThan(drainMs / 2);
+  expect(await placesOf(member, name)).toEqual([]);
+});
+
 test("a member whose session can join no more queues hands its shards over, and goes on with another session", async () => {
   const name = "refused/join";
   const { endpoint } = two.etcd.member;

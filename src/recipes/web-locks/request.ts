@@ -382,6 +382,8 @@ export class LockRequest implements QueuedRequest, RegisteredRequest {
     if (this.#over) return;
     const facts = { lease: this.#used, error, failures: 1, delayMs: 0 };
     if (this.pending) publishRejoin(this.client.services, this.about, facts);
+    // It is not the reason if no session can be opened.
+    this.#used = undefined;
     this.#lease = this.#openSession();
     this.#line.add(this);
   }

@@ -9,13 +9,17 @@ import {
   EtcdRefusedError,
   EtcdUnavailableError,
   LockLostError,
+  Mutex,
+  RwLock,
 } from "../../../src/index.js";
+import { queueNameOf } from "../../../src/recipes/web-locks/arguments.js";
 import { startEtcd } from "../../support/etcd/etcd.js";
 import { placesOf } from "../../support/clients/server-view.js";
 import { owned } from "../../support/programs/owned.js";
 import { Said } from "../../support/programs/said.js";
 import { startTcpProxy } from "../../support/proxies/tcp-proxy.js";
 import { reasonOf } from "../../support/fixtures/two-sessions.js";
+import { spaceAlarm } from "../../support/fixtures/space-alarm.js";
 import { startWithUsers, WORKER } from "../../support/fixtures/users.js";
 import { counted, counts, holding, twoManagers } from "../../support/fixtures/web-locks.js";
 import { abortOf, settledYet } from "../../support/clients/session-client.js";
@@ -182,6 +186,31 @@ describe.concurrent("an etcd that does not answer", () => {
       expect(reason).toMatchObject({ reason: "permission" });
     }
     expect(await reasonOf(held.settled)).toMatchObject({ name: "AbortError" });
+  });
+
+  test("rejects with EtcdRefusedError, too, when etcd opens no session after one without its delay lease", async ({
+    expect,
+  }) => {
+    await using etcd = await startEtcd();
+    await using others = connect({ hosts: etcd.endpoints });
+    const session = { ttlSeconds: 20, releaseDelayMs: 5000 };
+    await using cluster = connect({ hosts: etcd.endpoints, session });
+    await using held = await new RwLock(others, queueNameOf("web-locks", "no-session")).writeLock();
+    const unfit = await cluster.session();
+    const request = reasonOf(
+      new ClusterLockManager(cluster).request("no-session", () => expect.unreachable("granted")),
+    );
+    await expect.poll(() => placesOf(etcd.member, held.name)).toHaveLength(3);
+    await revoke(etcd.member, unfit.leaseId | 1n);
+    // Finds out that it is gone, and opens the next session.
+    await new Mutex(cluster, "other").withLock(() => undefined);
+    await (await cluster.session()).close();
+    await spaceAlarm(etcd.member, "ACTIVATE");
+
+    await unfit.close();
+
+    expect(await request).toBeInstanceOf(EtcdRefusedError);
+    expect(await request).toMatchObject({ reason: "quota" });
   });
 
   test("for a while, once there is a session, is waited for", async ({ expect }) => {

@@ -359,6 +359,8 @@ export class ClusterLockManager implements AsyncDisposable {
     try {
       const hold = await request.acquired;
       this.#assertWanted(request, hold);
+      // Its request reports a loss, also one that is known before it listens to the signal.
+      void hold?.signal;
       hold?.started(request.about);
       return hold;
     } finally {

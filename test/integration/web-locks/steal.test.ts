@@ -1,6 +1,7 @@
-import { describe, expect, test } from "vitest";
+import { describe, expect, onTestFinished, test } from "vitest";
 import { ClusterLockManager, connect, Mutex, type WebLockOptions } from "../../../src/index.js";
 import { placesOf } from "../../support/clients/server-view.js";
+import { startGrpcProxy } from "../../support/proxies/grpc-proxy.js";
 import { reasonOf } from "../../support/fixtures/two-sessions.js";
 import { counts, holding, type HeldForTest, twoManagers } from "../../support/fixtures/web-locks.js";
 import { abortOf } from "../../support/clients/session-client.js";
@@ -82,6 +83,30 @@ describe("a steal", () => {
       await expectRobbed(held);
     },
   );
+
+  test("of a lock whose callback was not called yet only rejects its request: the process writes no warning", async () => {
+    await using proxy = await startGrpcProxy({ port: two.etcd.member.clientPort });
+    await using cluster = connect({ hosts: proxy.endpoint, requestTimeoutMs: 20_000 });
+    const locks = new ClusterLockManager(cluster);
+    await locks.request("slow", () => undefined);
+    const warnings: string[] = [];
+    const warned = ({ message }: Error) => void warnings.push(message);
+    process.on("warning", warned);
+    onTestFinished(() => void process.off("warning", warned));
+    const rule = proxy.rule({ path: "/etcdserverpb.KV/Txn", act: "hold", times: 1 });
+    const slow = locks.request("slow", () => undefined);
+    await rule.hit();
+    // It is called back behind the slow one.
+    const robbed = reasonOf(locks.request("robbed", () => expect.unreachable("called")));
+    await expect.poll(() => placesOf(two.etcd.member, queueOf("robbed"))).toHaveLength(1);
+
+    await two.other.request("robbed", steal, () => undefined);
+
+    expect(await robbed).toMatchObject({ name: "AbortError", cause: { code: "LOCK_LOST", loss: "deleted" } });
+    rule.release();
+    await slow;
+    expect(warnings).toEqual([]);
+  });
 
   test("takes it from all who share it", async () => {
     const all = [

@@ -1,6 +1,7 @@
 import { AsyncLocalStorage } from "node:async_hooks";
 import { LockLostError } from "../../errors.js";
 import { ExclusiveHoldHandle, type HoldHandle } from "./hold.js";
+import { WriteHoldHandle } from "./write-lock.js";
 
 /** A lock that `withLock` holds while code runs in its async context. */
 export class HeldScope<H extends HoldHandle = HoldHandle> {
@@ -66,8 +67,10 @@ export class HeldScope<H extends HoldHandle = HoldHandle> {
 
 const storage = new AsyncLocalStorage<readonly HeldScope[]>();
 
+/** Others may read beside a writer that has become a reader. */
 const isExclusive = (scope: HeldScope): scope is HeldScope<ExclusiveHoldHandle> =>
-  scope.lock instanceof ExclusiveHoldHandle;
+  scope.lock instanceof ExclusiveHoldHandle &&
+  !(scope.lock instanceof WriteHoldHandle && scope.lock.downgraded);
 
 /** This context's exclusive hold of exactly this name. A shared hold cannot be entered again. */
 export function enclosingHold(cluster: object, name: string): HeldScope<ExclusiveHoldHandle> | undefined {

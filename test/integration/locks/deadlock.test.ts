@@ -181,6 +181,18 @@ describe("reentrant: true", () => {
     expect(await new RwLock(session, "shared").withWriteLock(inside)).toBeUndefined();
   });
 
+  test("does not enter with a writer that has become a reader, beside which others read", async () => {
+    const inside = () => reasonOf(mutex("downgraded").withLock(() => 1, AGAIN));
+
+    const reason = await new RwLock(session, "downgraded").withWriteLock(async (writer) => {
+      await writer.downgrade();
+      return inside();
+    });
+
+    expect(reason).toBeInstanceOf(DeadlockError);
+    expect((reason as Error).message).not.toContain("reentrant");
+  });
+
   test("enters again with the very lock that is held, and writes nothing", async () => {
     const name = "again";
 

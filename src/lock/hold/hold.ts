@@ -396,7 +396,8 @@ export class HoldHandle extends HoldBase implements Hold, Dependent {
     return this.#controller !== undefined;
   }
 
-  protected get end(): HoldEnd | undefined {
+  /** Unlike a use of the signal, it reports nothing to the caller. */
+  override get end(): HoldEnd | undefined {
     this.#endWithSession();
     return this.#reason;
   }

@@ -17,7 +17,8 @@ export class HeldScope<H extends HoldHandle = HoldHandle> {
 
   /** The lock has not ended, so a call inside that waited for it would wait for itself. */
   get open(): boolean {
-    return this.#inside > 0 && !this.lock.signal.aborted;
+    this.lock.refresh();
+    return this.#inside > 0 && !this.lock.end;
   }
 
   /**
@@ -48,10 +49,10 @@ export class HeldScope<H extends HoldHandle = HoldHandle> {
     const result = await this.#run(work);
     this.lock.refresh();
     // A release is not a loss: the outer callback may have ended before this one and only waited for it.
-    const reason: unknown = this.lock.signal.reason;
-    if (!(reason instanceof LockLostError)) return result;
+    const { end } = this.lock;
+    if (!(end instanceof LockLostError)) return result;
     await this.lock.explained;
-    throw reason;
+    throw end;
   }
 
   async #run<T>(work: (lock: H) => T): Promise<Awaited<T>> {

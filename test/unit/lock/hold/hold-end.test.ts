@@ -2,6 +2,7 @@ import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { holdEndChannel } from "../../../../src/base/telemetry/channels.js";
 import type { HoldEndMessage } from "../../../../src/base/telemetry/messages.js";
 import { HoldHandle } from "../../../../src/lock/hold/hold.js";
+import { enclosingConflict, HeldScope } from "../../../../src/lock/hold/reentrancy.js";
 import { NO_LOCK_OPTIONS } from "../../../../src/base/options/lock.js";
 import { LockTable } from "../../../../src/lock/queue/queue.js";
 import { settle } from "../../../support/fakes/fake-clock.js";
@@ -115,6 +116,22 @@ describe("a loss that nothing reports", () => {
     expect(warnings).toHaveLength(1);
     expect(warnings[0]).toMatchObject({ name: "LeaseholdWarning", code: "LOCK_LOST" });
     expect(warnings[0]!.message).toMatch(/^Lock "jobs" lost: [^\n]*log: console[^\n]*$/);
+  });
+
+  test("is a warning, too, if only other calls inside its withLock have looked whether it goes on", async () => {
+    const { lease, lock } = lost();
+    const cluster = {};
+
+    const work = new HeldScope(cluster, lock).enter(async () => {
+      expect(enclosingConflict(cluster, "another")).toBeUndefined();
+      expect(enclosingConflict(cluster, "jobs")).toBe("jobs");
+      lease.lose("revoked");
+      expect(enclosingConflict(cluster, "jobs")).toBeUndefined();
+      await emitted();
+    });
+
+    await expect(work).rejects.toMatchObject({ code: "LOCK_LOST" });
+    expect(warnings).toMatchObject([{ code: "LOCK_LOST" }]);
   });
 
   test.each([

@@ -478,7 +478,6 @@ class ShardGroup {
   async #close(): Promise<void> {
     const { clock } = this.#services;
     this.#closing.abort(new SessionClosedError(this.#place?.lease.leaseId ?? 0n));
-    for (const timers of [this.#pausing, this.#declined]) for (const timer of timers.values()) timer.cancel();
     this.#settling?.cancel();
     if (this.#own.size > 0) {
       const drained = new Promise<void>((resolve) => (this.#drained = resolve));
@@ -491,6 +490,8 @@ class ShardGroup {
       timer.cancel();
     }
     this.view.stop();
+    // Work may fail until here.
+    for (const timers of [this.#pausing, this.#declined]) for (const timer of timers.values()) timer.cancel();
     this.#reconciling?.cancel();
     this.#pacing?.cancel();
     this.#sayingLater?.cancel();

@@ -256,9 +256,10 @@ class LeadLoop {
     }
   }
 
-  /** etcd may accept from another session what it rejects from an unfit one. */
+  /** etcd may accept from another session what it rejects from an unfit one. One that is over is not the reason if none can be opened. */
   #mayPass(error: unknown): boolean {
-    const unfit = this.#session !== undefined && leaseOf(this.#session).unfit;
+    const lease = this.#session && leaseOf(this.#session);
+    const unfit = lease?.unfit === true && !lease.over;
     return unfit || this.policy.mayPass(error);
   }
 

@@ -2,6 +2,7 @@
 // ones.
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { connect, lead, type Leader, type Leadership, type LeadOptions } from "../../../src/index.js";
+import { servicesOf } from "../../../src/lock/session/cluster.js";
 import { type EtcdCluster, startEtcd } from "../../support/etcd/etcd.js";
 import { startTcpProxy } from "../../support/proxies/tcp-proxy.js";
 import { reasonOf } from "../../support/fixtures/two-sessions.js";
@@ -108,6 +109,28 @@ describe("with a role that is edited", () => {
     expect(it.terms).toHaveLength(1);
     it.stop.abort();
     await done;
+  });
+
+  test("lead ends when its password is wrong by now, also after a session that takes no new entries", async () => {
+    const user = { username: "leader", password: "once right" };
+    await etcd.addUser(user, "led/");
+    await using cluster = connect({ hosts: etcd.endpoints, auth: user });
+    const it = untilStopped();
+    const term = async (leadership: Leadership) => {
+      it.terms.push(leadership);
+      const [lease] = servicesOf(cluster).leases;
+      await etcd.ask("lease/revoke", { ID: (lease!.leaseId | 1n).toString() });
+      await lease!.renewNow();
+      await leadership.resign();
+      await etcd.ask("auth/user/changepw", { name: user.username, password: "another" });
+    };
+    const onRetry = () => it.stop.abort();
+    const options = { ...it.options, onRetry, ttlSeconds: 20, releaseDelayMs: 1000 };
+
+    const reason = await reasonOf(lead(cluster, "led/once", term, options));
+
+    expect(reason).toMatchObject({ code: "ETCD_REFUSED", reason: "unauthenticated" });
+    expect(it.terms).toHaveLength(1);
   });
 
   test("lead ends when it may not campaign", async () => {

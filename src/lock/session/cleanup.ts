@@ -20,6 +20,10 @@ export interface CreatedKey {
   readonly delayKey?: string | undefined;
   /** In which a candidate says something of itself. */
   readonly aboutKey?: string | undefined;
+  /** Of an entry: it holds, or has held. */
+  readonly held?: boolean;
+  /** Of an entry: no caller needs it any longer. */
+  readonly leaving?: boolean;
 }
 
 /** Deletes exactly this key, and with it its delay key, and what it says of itself. */
@@ -64,18 +68,26 @@ export function deleteAbout(lease: Lease, { name, path, revision, about }: Queue
   inOwnContext(() => lease.inFlight.track(lease.services.client.txn(txn, policy))).catch(() => undefined);
 }
 
-/** Deletes the entries of a session that has ended, as far as etcd permits it and answers within `withinMs`. `isIdle`: nothing was held. */
+/**
+ * Deletes the entries of a session that has ended, as far as etcd permits it and answers within `withinMs`. `isIdle`: nothing was held.
+ * Otherwise the delay lease stays, with the delay keys of the holds that nobody has released.
+ */
 export async function deleteEntries(
   { client }: EtcdServices,
   entries: Iterable<CreatedKey>,
   { withinMs, isIdle }: { readonly withinMs: number; readonly isIdle: boolean },
 ): Promise<void> {
   const policy = lastPolicy("leave the queues of a closed session", withinMs);
-  const remove = ({ path, key, revision, delayKey }: CreatedKey): Promise<unknown> =>
-    client
-      .txn(deletion({ path, key, revision, delayKey: isIdle ? delayKey : undefined }), policy)
-      .catch(() => undefined);
-  await Promise.all([...entries].map(remove));
+  const keysOf = ({ path, key, revision, delayKey, held, leaving }: CreatedKey): readonly CreatedKey[] => {
+    if (isIdle) return [{ path, key, revision, delayKey }];
+    const isInUse = held && !leaving;
+    // By itself: the revocation may delete the entry before.
+    const delay = delayKey === undefined || isInUse ? [] : [{ path, key: delayKey, revision }];
+    return [{ path, key, revision }, ...delay];
+  };
+  const remove = (each: CreatedKey): Promise<unknown> =>
+    client.txn(deletion(each), policy).catch(() => undefined);
+  await Promise.all([...entries].flatMap(keysOf).map(remove));
 }
 
 /** Resolves when the lease is gone, or when that cannot be confirmed within `withinMs`: it then expires by itself. */

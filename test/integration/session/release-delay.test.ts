@@ -321,6 +321,27 @@ describe.concurrent("the delay lease", () => {
     await (await next.granted).release();
   });
 
+  test("is left by a close() under such a hold, without the keys of calls that waited, and of released holds", async ({
+    expect,
+  }) => {
+    const session = await holder();
+    const held = await new Mutex(session, "closing/held").lock();
+    const released = await new RwLock(session, "closing/released").writeLock();
+    await using before = await new Mutex(others, "closing/waited").lock();
+    const waiting = new Mutex(session, "closing/waited").lock();
+    waiting.catch(() => undefined);
+    await expect.poll(() => places("closing/waited")).toHaveLength(3);
+
+    void released.release();
+    await session.close({ drainMs: 0 });
+
+    expect((await places("closing/held")).map(({ leaseId }) => leaseId)).toEqual([delayOf(session)]);
+    expect(held.signal.reason).toMatchObject({ loss: "closed" });
+    expect(await places("closing/released")).toEqual([]);
+    expect((await places("closing/waited")).map(({ key }) => key)).toEqual([before.key]);
+    await revoke(delayOf(session));
+  });
+
   test("is left to expire by a close() while etcd has not said whether a lost key went with the lease", async ({
     expect,
     onTestFinished,

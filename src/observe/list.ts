@@ -287,7 +287,7 @@ async function readPage(asking: Asking, search: Search): Promise<ReadPage> {
       const first = kv && seen?.isDelay ? new SeenEntry(await entryBeside(asking, kv, revision)) : seen;
       // Only behind readers do the other keys decide who holds, and delay keys are no contenders.
       const needsAll = !first?.priority && (isDelayed || (count > 1 && isShared(path, first)));
-      const listed = { path, first, count, needsAll };
+      const listed = { path, first, count, isDelayed, needsAll };
       return { ...listed, ...(await holdersByValue(asking, { ...listed, revision })) };
     });
     queues.push(...(await Promise.all(found)));
@@ -307,24 +307,28 @@ interface ListedQueue {
   readonly first: SeenEntry | undefined;
   /** The number of its keys, with delay keys. */
   readonly count: number;
+  /** Some of these are delay keys beside their entries. */
+  readonly isDelayed: boolean;
   /** All keys must be read. */
   readonly needsAll: boolean;
   /** How many hold, if the values of the entries say that. */
   readonly holders: number | undefined;
 }
 
-/** How many hold where the values of the entries decide that: permits of a weighted semaphore, or calls with priorities. */
+/** How many hold where the values of the entries decide that: permits, of which an entry of another kind takes none, or calls with priorities. */
 async function holdersByValue(
   { services, policy }: Asking,
   {
     path,
     first,
     count,
+    isDelayed,
     revision,
-  }: Pick<ListedQueue, "path" | "first" | "count"> & { readonly revision: bigint },
+  }: Pick<ListedQueue, "path" | "first" | "count" | "isDelayed"> & { readonly revision: bigint },
 ): Promise<Partial<ListedQueue> & Pick<ListedQueue, "holders">> {
-  if (!first?.priority && (!first?.weighted || count < 2)) return { holders: undefined };
-  const limit = first.reach;
+  if (!first?.priority && (!first?.permits || count < 2)) return { holders: undefined };
+  // An entry has one delay key at most.
+  const limit = isDelayed ? 2 * first.reach : first.reach;
   const oldest: Range = { order: "oldest first", limit, revision, ...queueRange(path) };
   const { kvs } = await services.client.range(oldest, policy);
   const entries = withoutDelayKeys(kvs.map((kv) => new SeenEntry(kv)).sort(byAge));
@@ -340,10 +344,8 @@ interface More {
 }
 
 /** The first entry holds together with readers. */
-const isShared = (path: string, first: SeenEntry | undefined): boolean => {
-  const place = first?.placeIn(path);
-  return place === "reader" || (place === "writer" && first?.downgraded === true);
-};
+const isShared = (path: string, first: SeenEntry | undefined): boolean =>
+  first?.admitsReadersIn(path) === true;
 
 function summaryOf({ services }: Asking, queue: ListedQueue, { split, ttls }: More): LockSummary {
   const { path, first, count } = queue;
@@ -355,7 +357,7 @@ function summaryOf({ services }: Asking, queue: ListedQueue, { split, ttls }: Mo
   const common = { name, kind: first.kindIn(path), holder };
   if (split && isShared(path, first)) return { ...common, waiters: split.waiterCount };
   const all = split ? split.waiterCount + split.holderCount : count;
-  return { ...common, waiters: all - Math.min(all, queue.holders ?? first.permits ?? 1) };
+  return { ...common, waiters: all - Math.min(all, queue.holders ?? 1) };
 }
 
 /** The queues whose keys all matter, by their paths: the keys that count in several nested ones are read once. */

@@ -4,6 +4,7 @@ import {
   type Cluster,
   connect,
   Election,
+  inspect,
   list,
   type LockPage,
   Mutex,
@@ -73,6 +74,28 @@ describe("a listing", () => {
     await Promise.all(permits.map((permit) => permit.release()));
     await (await waiting).release();
     await session.close();
+  });
+
+  test("counts as waiters of a semaphore and of readers what takes none of their places", async () => {
+    const { member } = two.etcd;
+    const leaseId = await grantLease(member, 600);
+    const said = { owner: "web-1:1", since: new Date().toISOString() };
+    const permit = { leaseId, value: JSON.stringify({ ...said, id: "1", permits: 4 }) };
+    await putKeys(member, ["list/mixed/s/6a1f", "list/mixed/s/6a1f-2"], { ...permit, atOnce: 1 });
+    // Of a nested name, and of Go's mutex: both wait until all permits before them are given back.
+    await putKeys(member, ["list/mixed/s/nested/6a1f", "list/mixed/s/6a20"], {
+      ...{ leaseId, value: "", atOnce: 1 },
+    });
+    const keys = ["nested/6a1f", "6a1f", "6a20"].map((key) => `list/mixed/r/read/${key}`);
+    await putKeys(member, [...keys, "list/mixed/r/write/6a1f"], { leaseId, value: "", atOnce: 1 });
+
+    for (const name of ["list/mixed/s", "list/mixed/r"]) {
+      const { locks } = await list(two.cluster, name, { limit: 1 });
+      const { holders, total } = await inspect(two.cluster, name);
+
+      expect(locks).toMatchObject([{ name, holder: { key: holders[0]!.key }, waiters: total.waiters }]);
+      expect(total.waiters).toBe(name.endsWith("s") ? 2 : 1);
+    }
   });
 
   test("has nested names by themselves, and their entries as waiters of the names above, on pages of any size", async () => {

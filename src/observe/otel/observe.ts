@@ -274,7 +274,8 @@ class Elections {
     const { labels, clusters } = this.telemetry;
     const label = labels.of(message.label);
     this.#labels.add(label);
-    const id = JSON.stringify([clusters.numberOf(message), message.name, message.owner]);
+    // Candidates of one process have one owner, and a loss may be told after the next one of them leads.
+    const id = JSON.stringify([clusters.numberOf(message), message.name, String(message.fence)]);
     if (message.state === "elected") this.#led.set(id, label);
     else this.#led.take(id);
   }

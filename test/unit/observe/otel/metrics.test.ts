@@ -159,12 +159,21 @@ describe("leasehold.leader", () => {
     expect(await leaders()).toEqual({});
     election("campaigning");
     expect(await leaders()).toEqual({ reports: 0 });
-    for (const end of ["resigned", "lost", "retrying", "stopped"] as const) {
-      election("elected");
+    for (const end of ["resigned", "lost"] as const) {
+      election("elected", { fence: 4n });
       expect(await leaders()).toEqual({ reports: 1 });
-      election(end);
+      election(end, { fence: 4n });
       expect(await leaders()).toEqual({ reports: 0 });
     }
+  });
+
+  test("stays 1 when the end of a term is told after another candidate of the process leads", async () => {
+    election("elected", { fence: 4n });
+    election("elected", { fence: 7n });
+    election("lost", { fence: 4n });
+    election("retrying");
+
+    expect(await leaders()).toEqual({ reports: 1 });
   });
 
   test("is 1 while any election of the label is led, and of one cluster at a time", async () => {

@@ -296,7 +296,7 @@ export function outputEnd({ stdout, stderr }: Io): OutputEnd {
 }
 
 /** Resolves when the stream has taken the text, or has failed: `outputEnd` reports that. Awaiting it bounds what is buffered. */
-export const write = ({ stdout }: Io, text: string): Promise<void> =>
+export const write = ({ stdout }: Pick<Io, "stdout">, text: string): Promise<void> =>
   new Promise((resolve) => void stdout.write(text, () => resolve()));
 
 const ENDING: readonly NodeJS.Signals[] = ["SIGINT", "SIGTERM", "SIGHUP"];

@@ -27,8 +27,8 @@ export const leader = command({
   flags: {},
   async run({ positionals: [name = ""], io, connect, json: wantsJson }) {
     const found = await new Election(connect(), name).leader();
-    if (wantsJson) io.stdout.write(json(leaderJson(name, found)));
-    else if (found) io.stdout.write(`${printable(found.value, Infinity)}\n`);
+    if (wantsJson) await write(io, json(leaderJson(name, found)));
+    else if (found) await write(io, `${printable(found.value, Infinity)}\n`);
     else io.stderr.write(`leasehold: ${JSON.stringify(name)} has no leader\n`);
     return found ? EXIT.ok : EXIT.nothing;
   },

@@ -16,6 +16,7 @@ import {
   outputEnd,
   type OutputEnd,
   wrap,
+  write,
 } from "./io.js";
 import type { ErrorJson } from "./json-types.js";
 
@@ -37,11 +38,13 @@ async function main(words: readonly string[], io: Io): Promise<number> {
   const flags = leadingFlags(words);
   const [name, ...others] = words.slice(flags);
   try {
-    if (name === undefined || name === "--help" || name === "-h" || name === "help")
-      return await help(name, others[0], io);
+    if (name === undefined || name === "--help" || name === "-h" || name === "help") {
+      const exitCode = await help(name, others[0], io);
+      return output.exitCode ?? exitCode;
+    }
     if (name === "--version" || name === "version") {
-      io.stdout.write(`leasehold ${version()}\n`);
-      return EXIT.ok;
+      await write(io, `leasehold ${version()}\n`);
+      return output.exitCode ?? EXIT.ok;
     }
     return await dispatch(await commandOf(name), [...words.slice(0, flags), ...others], { io, output });
   } catch (error) {
@@ -60,7 +63,7 @@ async function help(name: string | undefined, of: string | undefined, io: Io): P
     name === "help" && of !== undefined
       ? helpOf(await commandOf(of), room)
       : overview(await allCommands(), room);
-  stream.write(text);
+  await write({ stdout: stream }, text);
   return name === undefined ? EXIT.usage : EXIT.ok;
 }
 
@@ -76,8 +79,8 @@ async function dispatch(
 ): Promise<number> {
   const parsed = parse(command, words);
   if (parsed.flags["help"] !== undefined) {
-    io.stdout.write(helpOf(command, io.stdout.isTTY ? columnsOf(io.stdout) : undefined));
-    return EXIT.ok;
+    await write(io, helpOf(command, io.stdout.isTTY ? columnsOf(io.stdout) : undefined));
+    return output.exitCode ?? EXIT.ok;
   }
   const connection = connectionOf(parsed.flags, io.env);
   const clusters: Cluster[] = [];

@@ -287,6 +287,7 @@ export const release = command({
   name: "release",
   args: "NAME|KEY",
   positionals: [1, 1],
+  endsWithOutput: true,
   summary: "end a stuck hold, or remove a waiter, by force",
   help: [
     "Removes the holder of a lock, or the entry of one key as leasehold show prints it, after a confirmation. The removal compares " +

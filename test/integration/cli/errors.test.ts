@@ -1,8 +1,13 @@
 // What the program does when it cannot do its work, and what it says then.
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { closeSync, existsSync, openSync } from "node:fs";
+import { text } from "node:stream/consumers";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { connect, Election } from "../../../src/index.js";
 import { startEtcd, type EtcdCluster } from "../../support/etcd/etcd.js";
-import { runCli } from "../../support/programs/cli.js";
+import { CLI, runCli } from "../../support/programs/cli.js";
+import { owned } from "../../support/programs/owned.js";
 
 let etcd: EtcdCluster;
 beforeAll(async () => void (etcd = await startEtcd()));
@@ -54,6 +59,29 @@ describe("leasehold", () => {
       expect(code).toBe(69);
       expect(stderr).toMatch(/connect ECONNREFUSED 127\.0\.0\.1:1\. Is etcd running\?; check --endpoints/);
     }
+  });
+
+  test.runIf(existsSync("/dev/full"))("that cannot write its output says so, and ends with 74", async () => {
+    const cluster = connect({ hosts: etcd.endpoints });
+    await new Election(cluster, "cli/full").campaign("web-1");
+    const commands = [
+      ...[["--help"], ["--version"], ["help", "ls"], ["ls", "--help"], ["ls"], ["leader", "cli/full"]],
+      ...[
+        ["leader", "cli/full", "--json"],
+        ["release", "cli/full", "--yes"],
+      ],
+    ];
+    for (const words of commands) {
+      const command = [CLI, ...words, ...(words[0]?.startsWith("-") ? [] : ["--endpoints", endpoints()])];
+      const full = openSync("/dev/full", "w");
+      const child = owned(spawn(process.execPath, command, { stdio: ["ignore", full, "pipe"] }));
+      closeSync(full);
+      const [stderr, ended] = await Promise.all([text(child.stderr!), once(child, "exit")]);
+
+      expect([words, ...ended]).toEqual([words, 74, null]);
+      expect(stderr).toMatch(/^leasehold: cannot write to standard output: ENOSPC: .*\n$/);
+    }
+    await cluster.close();
   });
 
   test("takes the flags of every command before its name, too", async () => {

@@ -332,6 +332,8 @@ export class Feed<T> implements AsyncIterableIterator<T> {
   }
 
   #add(item: T): void {
+    // What has been under way to the source when the iteration ended.
+    if (this.#state === "over") return;
     const last = this.#unread.length > 0 ? { item: this.#unread.at(-1) as T } : this.#last;
     if (last && this.source.same(last.item, item)) return;
     const pending = this.#waiting.shift();

@@ -495,6 +495,14 @@ test("those that own nothing see the owners, with the address and the fence of e
   await group.start("c");
   while ((await states()) !== 8);
   await feed.return?.();
+  const stop = new AbortController();
+  const stopped = map.owners({ signal: stop.signal });
+  const none = stopped.next();
+  stop.abort(new Error("enough"));
+  await expect(none).rejects.toThrow("enough");
+  // Its first state was under way then.
+  expect(await stopped.next()).toEqual({ done: true, value: undefined });
+
   const ends = map.owners();
   await ends.next();
   const last = ends.next();

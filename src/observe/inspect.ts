@@ -234,6 +234,8 @@ async function stateNow(asking: Asking, name: string, limit: number): Promise<Qu
 
 /** In one request: other clients may have written values of 1.5 MiB, and an answer has at most 256 MiB. */
 const MAX_VALUES = 32;
+/** Of their keys, or one key more: these may be as long, and etcd takes requests of 2 MiB at most. */
+const MAX_KEY_BYTES = 256 * 1024;
 
 /** All entries of the queue, now with the values of `wanted`. */
 async function readValues(
@@ -242,13 +244,26 @@ async function readValues(
   wanted: readonly SeenEntry[],
 ): Promise<readonly SeenEntry[]> {
   const missing = wanted.filter(({ isRead }) => !isRead);
-  for (let n = 0; n < missing.length; n += MAX_VALUES) {
-    const ranges = missing.slice(n, n + MAX_VALUES).map(({ bytes: key }) => ({ key, revision }));
+  for (const batch of batchesOf(missing.map(({ bytes }) => bytes))) {
+    const ranges = batch.map((key) => ({ key, revision }));
     const answer = await services.client.ranges(ranges, policy);
     for (const { kvs } of answer.ranges)
       for (const kv of kvs) keys.set(kv.key.toString("latin1"), new SeenEntry(kv));
   }
   return [...keys.values()];
+}
+
+function* batchesOf(keys: readonly (string | Buffer)[]): Iterable<readonly (string | Buffer)[]> {
+  let batch: (string | Buffer)[] = [];
+  let bytes = 0;
+  for (const key of keys) {
+    batch.push(key);
+    bytes += Buffer.byteLength(key);
+    if (batch.length < MAX_VALUES && bytes < MAX_KEY_BYTES) continue;
+    yield batch;
+    [batch, bytes] = [[], 0];
+  }
+  if (batch.length > 0) yield batch;
 }
 
 /**
@@ -295,16 +310,21 @@ function delayDeletion({ key, leaseId }: Contender): readonly Operation[] {
   return [{ kind: "delete", key: entryKey(parsed.name, delayLeaseOf(leaseId), parsed.n) }];
 }
 
+const MAX_REVISION = 2n ** 63n - 1n;
+
 /** Returns the path of its queue. */
 function checkContender(services: EtcdServices, value: unknown): string {
   if (typeof value !== "object" || value === null) throw typeError("contender", "a Contender", value);
-  const { name, key, revision } = value as Partial<Contender>;
+  const { name, key, revision, leaseId } = value as Partial<Contender>;
   const path = pathOf(services, checkName(name, "contender.name"));
   const directory = prefixOf(path);
   if (typeof key !== "string") throw typeError("contender.key", "a string", key);
   if (!key.startsWith(directory)) throw rangeError("contender.key", `a key under ${directory}`, key);
   if (typeof revision !== "bigint") throw typeError("contender.revision", "a bigint", revision);
-  if (revision < 1n) throw rangeError("contender.revision", "1 or more", revision);
+  // A client of etcd takes it modulo 2^64, and 0 is the revision of a key that is not there.
+  if (revision < 1n || revision > MAX_REVISION)
+    throw rangeError("contender.revision", "from 1n to 2n ** 63n - 1n", revision);
+  if (typeof leaseId !== "bigint") throw typeError("contender.leaseId", "a bigint", leaseId);
   return path;
 }
 

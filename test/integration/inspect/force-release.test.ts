@@ -116,6 +116,8 @@ describe("forceRelease()", () => {
     ["a key outside the name", { name: "a", key: "b/6a1f", revision: 1n }],
     ["a revision that came as JSON", { name: "a", key: "a/6a1f", revision: "1" }],
     ["the revision 0, which would fit a key that is not there", { name: "a", key: "a/6a1f", revision: 0n }],
+    ["a revision that etcd takes for 0", { name: "a", key: "a/6a1f", revision: 2n ** 64n, leaseId: 1n }],
+    ["a lease that came as JSON", { name: "a", key: "a/6a1f", revision: 1n, leaseId: "1" }],
   ])("rejects %s", async (_, contender) => {
     const reason = await reasonOf(forceRelease(two.cluster, contender as never));
 

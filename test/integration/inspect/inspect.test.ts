@@ -170,6 +170,17 @@ describe("keys of other programs under the name", () => {
     expect(timedOut).toMatchObject({ code: "LOCK_TIMEOUT", ahead: 7, holder: { key: holders[0]?.key } });
   });
 
+  test("may be as long as a request to etcd has room for", async () => {
+    const name = "inspect/long";
+    const keys = Array.from({ length: 5 }, (_, n) => `${name}/${n}${"/x".repeat(250_000)}`);
+    await putKeys(two.etcd.member, [`${name}/6a1f`, ...keys], { atOnce: 1 });
+
+    const { holders, waiters } = await inspect(two.cluster, name);
+
+    expect(holders).toMatchObject([{ key: `${name}/6a1f` }]);
+    expect(waiters.map(({ key }) => key.length)).toEqual(keys.map(({ length }) => length));
+  });
+
   test("of one transaction, more than fit in a page, are all counted", async () => {
     const name = "inspect/crowd";
     const leaseId = await grantLease(two.etcd.member, 60);

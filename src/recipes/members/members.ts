@@ -50,13 +50,12 @@ export interface Membership extends AsyncDisposable {
   leave(): Promise<void>;
 }
 
-/** The session of a member is in use, though nothing is held or awaited. */
-const MEMBER: Dependent = { sessionEnded: () => undefined };
-
 class MembershipHandle implements Membership {
   #facts: MemberFacts;
   #leaving: Promise<void> | undefined;
   readonly #place: MemberKey;
+  /** Its session is in use, though nothing is held or awaited. Each member counts: a session may have several. */
+  readonly #user: Dependent = { sessionEnded: () => undefined };
 
   constructor(
     readonly name: string,
@@ -64,6 +63,7 @@ class MembershipHandle implements Membership {
     facts: MemberFacts,
   ) {
     [this.#place, this.#facts] = [place, facts];
+    place.lease.waits.add(this.#user);
   }
 
   get id(): string {
@@ -105,7 +105,7 @@ class MembershipHandle implements Membership {
     return (this.#leaving ??= this.#place
       .delete()
       .catch(() => undefined)
-      .finally(() => this.#place.lease.waits.delete(MEMBER)));
+      .finally(() => this.#place.lease.waits.delete(this.#user)));
   }
 
   toJSON(): Readonly<Record<string, unknown>> {
@@ -157,7 +157,6 @@ async function joined(
   const place = new MemberKey(lease, name);
   const membership = new MembershipHandle(name, place, facts);
   const what = `join the group "${name}"`;
-  lease.waits.add(MEMBER);
   // A put that is still on its way is followed by the deletion.
   const leave = (): void => void membership.leave();
   const joining = place.put(facts);

@@ -1,6 +1,7 @@
 // Groups on a real etcd: who is in it is read from etcd, beside what `members` tells.
 import { expect, test } from "vitest";
-import { join, type MemberList, members, Session } from "../../../src/index.js";
+import { connect, join, type MemberList, members, Session } from "../../../src/index.js";
+import { revoke } from "../../support/clients/lease-calls.js";
 import { placesOf } from "../../support/clients/server-view.js";
 import { twoSessions } from "../../support/fixtures/two-sessions.js";
 
@@ -53,6 +54,29 @@ test("one session may have several places in a group, each with a key of its own
   expect(await keys("several")).toEqual([one.key, other.key]);
   await one.leave();
   expect(await keys("several")).toEqual([other.key]);
+});
+
+test("a session that another one replaces stays for the last of its members", async () => {
+  const session = { ttlSeconds: 2, releaseDelayMs: 60_000 };
+  await using cluster = connect({ hosts: two.etcd.endpoints, session });
+  const first = await cluster.session();
+  const [left, stays] = await Promise.all([join(cluster, "left", "x"), join(cluster, "stays", "x")]);
+  await revoke(two.etcd.member, first.leaseId | 1n);
+  await expect.poll(async () => (await cluster.session()).leaseId).not.toBe(first.leaseId);
+  const renewed = async (): Promise<void> => {
+    let lastMs = Infinity;
+    const isRenewed = (): boolean => first.remainingMs() > lastMs || (lastMs = first.remainingMs()) === 0;
+    await expect.poll(isRenewed).toBe(true);
+  };
+
+  await left.leave();
+  await renewed();
+  await renewed();
+
+  expect(stays.signal.aborted).toBe(false);
+  expect(await keys("stays")).toEqual([stays.key]);
+  await stays.leave();
+  await expect.poll(() => first.state).toBe("closed");
 });
 
 test("a member goes with its session, and is told", async () => {

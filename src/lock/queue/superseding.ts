@@ -10,13 +10,15 @@
 // The session whose key was deleted asks etcd why: the queue at the revision of the deletion has a newer entry, or an administrator has deleted
 // the key, and the call joins anew. It does not get newer by that.
 // An attempt without an answer may have joined, too, and been overtaken by a call that has left since: then nothing in the queue shows it. So a call
-// that has joined after such an attempt asks etcd's history for newer ones (`PutsBefore`), before it waits or holds.
+// that has joined after such an attempt asks etcd's history for newer ones (`PutsBefore`), before it waits or holds. So does one that has joined with
+// another session: nothing was told to the one before from some moment on.
 import { SupersededError } from "../../errors.js";
 import type { Compare, KeyValue, Txn } from "../../etcd/port.js";
 import { parseEntryKey, parseEntryValue } from "../../keys.js";
 import { revisionIsGone } from "./contenders.js";
 import type { JoinedEntry, QueueEntry } from "./entry.js";
 import type { Admission } from "./join.js";
+import type { Lease } from "../session/lease.js";
 import { queueRange, whenEmpty } from "./lock-mode.js";
 import { PutsBefore } from "./puts-before.js";
 import type { Queue } from "./queue.js";
@@ -29,20 +31,28 @@ const MAX_OVERTAKEN = 60;
 let calls = 0;
 const NOBODY: readonly KeyValue[] = [];
 
+interface InDoubt {
+  readonly since: bigint;
+  readonly values: readonly string[];
+}
+
 /** One call with `supersede`, which may join several times. */
 export class Superseding {
   readonly order = calls++;
   /** Create revisions of its entries: the first one is its age. */
   readonly #own: bigint[] = [];
+  /** That of its last entry. */
+  #lease: Lease | undefined;
   /** Its key was deleted, at a revision that may be unknown. */
   #lost: { readonly at: bigint | undefined } | undefined;
   /** The last attempt, and the revision at which the queue was shown to it. */
   #last: { readonly entry: QueueEntry; readonly shownAt: bigint | undefined } | undefined;
-  /** Attempts without an answer: the values that they may have put, after this revision. */
-  #inDoubt: { readonly since: bigint; readonly values: readonly string[] } | undefined;
+  /** A newer call may have come after this revision, and left. `values`: what attempts without an answer may have put since. */
+  #inDoubt: InDoubt | undefined;
 
-  joined({ revision }: JoinedEntry): void {
+  joined({ revision, lease }: JoinedEntry): void {
     this.#own.push(revision);
+    this.#lease = lease;
   }
 
   lostKey(at: bigint | undefined): void {
@@ -73,7 +83,7 @@ export class Superseding {
       },
       put: (_, entry) => {
         this.#attemptEnded();
-        return this.#inDoubt && this.#assertNoneSince(this.#inDoubt.since, queue, entry);
+        return this.#inDoubt && this.#assertNoneSince(this.#inDoubt, queue, entry);
       },
     };
   }
@@ -88,11 +98,14 @@ export class Superseding {
     if (this.#own.length === 0) this.#own.push(shownAt);
   }
 
-  /** @throws SupersededError if a newer one was put between this revision and that of `entry`, or may have been. */
-  async #assertNoneSince(since: bigint, queue: Queue, entry: JoinedEntry): Promise<void> {
+  /**
+   * @throws SupersededError if a newer one was put between this revision and that of `entry`. What etcd has compacted counts as one after an attempt
+   * without an answer, and not after the end of a session: a call that has waited for long could never join again.
+   */
+  async #assertNoneSince({ since, values }: InDoubt, queue: Queue, entry: JoinedEntry): Promise<void> {
     const puts = await new PutsBefore(entry, since).found;
-    if (!puts) throw new SupersededError(queue.name, undefined);
-    this.#assertNone(queue, puts);
+    if (!puts && values.length > 0) throw new SupersededError(queue.name, undefined);
+    this.#assertNone(queue, puts ?? NOBODY);
     this.#inDoubt = undefined;
   }
 
@@ -102,6 +115,8 @@ export class Superseding {
     const { client } = lease.services;
     // Of another session.
     this.#attemptEnded();
+    const last = this.#own.at(-1);
+    if (last !== undefined && this.#lease !== lease) this.#inDoubt ??= { since: last, values: [] };
     if (!this.#lost) return;
     const { at } = this.#lost;
     this.#lost = undefined;

@@ -1,5 +1,5 @@
 // Newest wins: a call with `supersede` takes the place of the older ones that wait, and of nobody else.
-import { describe, expect, test } from "vitest";
+import { describe, expect, onTestFinished, test } from "vitest";
 import {
   type Cluster,
   connect,
@@ -17,6 +17,7 @@ import { etcdOf } from "../../support/fixtures/subjects.js";
 import { meter } from "../../support/fixtures/spent.js";
 import { reasonOf, twoSessions } from "../../support/fixtures/two-sessions.js";
 import { behindProxy } from "../../support/proxies/behind-proxy.js";
+import { startGrpcProxy } from "../../support/proxies/grpc-proxy.js";
 
 /** No renewal falls into a test. */
 const two = twoSessions(600);
@@ -282,6 +283,29 @@ describe("a call with supersede", () => {
     expect(await older).toEqual(superseded(name, (await other.session()).owner));
     await lock.release();
     await (await call).release();
+  });
+
+  test("that joins again after the loss of its session ends, if a newer one has held and left by then", async () => {
+    const name = "newest/rejoin-left";
+    const lock = await new Mutex(two.holder, name).lock();
+    const target = { port: two.etcd.member.clientPort };
+    const proxy = await startGrpcProxy(target);
+    await using cluster = connect({ hosts: proxy.endpoint, session: { ttlSeconds: 2 } });
+    const older = reasonOf(new Mutex(cluster, name).lock({ ...NEWEST, rejoin: true }));
+    await joined(name, lock.fence);
+    const session = await cluster.session();
+    await proxy.stop();
+    const call = newest(two.session, name);
+    await until(async () => (await places(name)).at(-1)!.leaseId === two.session.leaseId);
+    await lock.release();
+    await (await call).release();
+    await until(() => session.signal.aborted);
+
+    const again = await startGrpcProxy(target, { port: proxy.port });
+    onTestFinished(() => again.stop());
+
+    expect(await older).toEqual(superseded(name, two.session.owner));
+    await queued(name, 0);
   });
 
   test("that was called before another one of its cluster never overtakes it, whichever joins the next session first", async () => {

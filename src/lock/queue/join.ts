@@ -1,10 +1,11 @@
-import { KindMismatchError, QueueFullError } from "../../errors.js";
+import { EtcdRefusedError, KindMismatchError, QueueFullError } from "../../errors.js";
 import type { KeyValue, Range, Txn, TxnAnswer } from "../../etcd/port.js";
 import type { RangesAnswer } from "../../etcd/ranges.js";
 import { type CallPolicy, retryAfter } from "../../etcd/retry.js";
 import { keyText } from "../../etcd/watch.js";
 import { parseEntryValue } from "../../keys.js";
 import { entryFound, type LockKind, mayMeet } from "../../kinds.js";
+import type { AdoptedEntry } from "../session/cleanup.js";
 import type { About, JoinedEntry, QueueEntry } from "./entry.js";
 import {
   GRANTED,
@@ -134,7 +135,7 @@ export class Joiner {
         return admission ? this.joinIf(admission, queue, wanted) : this.#put(wanted, JOIN);
       }
       const entry = own.adopt(adopted, wanted);
-      if (wanted.mode === writer) return this.#takeOver(entry, queue, wanted);
+      if (wanted.mode === writer) return this.#takeOver(adopted, entry, queue, wanted);
       return Promise.resolve([{ entry, result: UNKNOWN }]);
     } catch (error) {
       return Promise.reject(error);
@@ -143,21 +144,31 @@ export class Joiner {
 
   /**
    * The put of a downgrade that the session before has sent may still arrive. It compares the modification revision, which this changes. If it has
-   * arrived already, others may read beside: the call joins anew, behind them.
+   * arrived already, others may read beside: the call joins anew, behind them. If etcd rejects the put, as one that is full does, the next call may
+   * take the entry over.
    */
-  async #takeOver(entry: JoinedEntry, queue: Queue, wanted: JoinWanted): Promise<readonly Joined[]> {
+  // eslint-disable-next-line max-params -- as it was found, and as it is here
+  async #takeOver(
+    found: AdoptedEntry,
+    entry: JoinedEntry,
+    queue: Queue,
+    wanted: JoinWanted,
+  ): Promise<readonly Joined[]> {
     const { lease } = this.table;
     const txn = takeOverTxn(entry, entry.mode.reads(entry, true));
     try {
       const { succeeded, header, ranges } = await lease.services.client.txn(txn, this.#policy(wanted));
       if (succeeded) {
         entry.putAgain(header.revision);
-        const found = ranges.filter((range) => range !== undefined);
-        return [{ entry, result: entry.mode.positionOf(entry, found) === "first" ? GRANTED : UNKNOWN }];
+        const shown = ranges.filter((range) => range !== undefined);
+        return [{ entry, result: entry.mode.positionOf(entry, shown) === "first" ? GRANTED : UNKNOWN }];
       }
     } catch (error) {
       const reason = await joinRefused(lease, txn, error);
-      queue.leaveInBackground(entry);
+      if (error instanceof EtcdRefusedError) {
+        lease.adopted?.giveBack(found);
+        queue.lost(entry);
+      } else queue.leaveInBackground(entry);
       throw lease.signal.aborted ? lease.signal.reason : reason;
     }
     queue.leaveInBackground(entry);

@@ -133,6 +133,7 @@ const isPlace = ({ value }: Pick<AdoptedEntry, "value">): boolean => {
 export class AdoptedEntries {
   /** By the directory of their keys: `path`, or `path/read` and `path/write`. */
   readonly #unclaimed = new Map<string, AdoptedEntry>();
+  #isOver = false;
 
   /**
    * Deletes all but the oldest entry of a name at once, and the entries that no call has claimed within one TTL. A writer that has become
@@ -148,6 +149,7 @@ export class AdoptedEntries {
       else this.#unclaimed.set(entry.path, entry);
     }
     const timer = lease.services.clock.after(ttlMs, () => {
+      this.#isOver = true;
       for (const entry of this.#unclaimed.values()) this.#delete(entry);
       this.#unclaimed.clear();
       // Another client may have deleted an entry, and not its delay key.
@@ -162,6 +164,12 @@ export class AdoptedEntries {
     if (!entry || !fits(entry)) return undefined;
     this.#unclaimed.delete(directory);
     return entry;
+  }
+
+  /** The call that has claimed it could not take it over: the next one may. */
+  giveBack(entry: AdoptedEntry): void {
+    if (this.#isOver) this.#delete(entry);
+    else this.#unclaimed.set(entry.path, entry);
   }
 
   /** Whether `kv`, in that directory, is an entry that can still be claimed. */

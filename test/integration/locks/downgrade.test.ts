@@ -7,6 +7,7 @@ import { observe } from "../../support/clients/observer.js";
 import { settledYet } from "../../support/clients/session-client.js";
 import { takesPlace } from "../../support/clients/request-shape.js";
 import { EtcdctlLock } from "../../support/clients/etcdctl-lock.js";
+import { spaceAlarm } from "../../support/fixtures/space-alarm.js";
 import { meter } from "../../support/fixtures/spent.js";
 import { etcdOf } from "../../support/fixtures/subjects.js";
 import { reasonOf, twoSessions } from "../../support/fixtures/two-sessions.js";
@@ -358,6 +359,28 @@ describe("the writer of an adopted session", () => {
     expect({ Txn, Watch, revisions }).toEqual({ Txn: 1, Watch: undefined, revisions: 1 });
     expect(writer.fence).toBe(before.fence);
     await writer.release();
+  });
+
+  test("is there for the next call when a full etcd has rejected the first one", async () => {
+    const name = "taken/full";
+    const session = await Session.open(two.cluster, { ttlSeconds: 30 });
+    const before = await new RwLock(session, name).writeLock();
+    const rival = new RwLock(two.session, name).writeLock();
+    const turn = settledYet(rival);
+    await queued(name, 2);
+    await using adopted = await Session.adopt(two.cluster, await session.orphan());
+    const lock = new RwLock(adopted, name);
+    onTestFinished(() => spaceAlarm(two.etcd.member, "DEACTIVATE"));
+    await spaceAlarm(two.etcd.member, "ACTIVATE");
+    expect(await reasonOf(lock.writeLock())).toMatchObject({ code: "ETCD_REFUSED", reason: "quota" });
+    await spaceAlarm(two.etcd.member, "DEACTIVATE");
+
+    const writer = await lock.writeLock();
+
+    expect([writer.fence, writer.held, turn()]).toEqual([before.fence, true, false]);
+    await writer.release();
+    await (await rival).release();
+    await queued(name, 0);
   });
 
   test("is given back when its call gives up before etcd has answered", async () => {

@@ -1,9 +1,11 @@
-import type { KeyValue } from "../../etcd/port.js";
+import type { KeyValue, Txn } from "../../etcd/port.js";
 import { entryKey, pathOf, prefixEnd, prefixOf } from "../../keys.js";
 import { deletion } from "../../lock/session/cleanup.js";
 import type { EtcdServices } from "../../lock/session/connection.js";
 import type { Lease } from "../../lock/session/lease.js";
 import type { CallPolicy } from "../../etcd/retry.js";
+import { pause } from "../../base/util/clock.js";
+import { inOwnContext } from "../../base/util/own-context.js";
 import { checkInteger, checkShown, isWellFormed, rangeError, typeError } from "../../base/options/check.js";
 
 /** Whether a member takes part: "joining" and "draining" members get nothing new. */
@@ -125,6 +127,10 @@ export function parseMember(kv: KeyValue): { readonly member: Member; readonly s
   return { member, shards };
 }
 
+/** After these times, doubled each time, a member that has left looks for late attempts: together, longer than a request may be on its way. */
+const FIRST_LOOK_MS = 500;
+const LAST_LOOK_MS = 64_000;
+
 /** How many keys of members a lease has had in each directory: a number is used once, so a late put never meets a later key. */
 const numbers = new WeakMap<Lease, Map<string, number>>();
 
@@ -144,6 +150,8 @@ export class MemberKey {
   /** Modification revision of the key, as last seen; 0n: it isn't there. */
   #modified = 0n;
   #created = 0n;
+  /** So many attempts to put it where it isn't there may be executed at any later time. */
+  #inDoubt = 0;
   #last: Promise<unknown> = Promise.resolve();
   #putting = 0;
 
@@ -198,6 +206,7 @@ export class MemberKey {
     const all = { kind: "range", ...membersRange(this.#path) } as const;
     for (;;) {
       const at = this.#modified;
+      const onUnanswered = (): void => void (at === 0n && this.#inDoubt++);
       const { succeeded, header, ranges } = await lease.services.client.txn(
         {
           queues: [this.#path],
@@ -209,22 +218,49 @@ export class MemberKey {
           success: [{ kind: "put", key, value: stored, leaseId: lease.leaseId }, all],
           failure: [{ kind: "range", key }, all],
         },
-        this.#policy("tell the group"),
+        { ...this.#policy("tell the group"), onUnanswered },
       );
       const found = ranges[0]?.kvs[0];
       this.#modified = succeeded ? header.revision : (found?.modRevision ?? 0n);
       if (succeeded ? at === 0n : found) this.#created = found?.createRevision ?? header.revision;
-      if (succeeded || found?.value === stored) return ranges[1]?.kvs ?? [];
+      const isDone = succeeded || found?.value === stored;
+      // It was one of those in doubt.
+      if (isDone && !succeeded && at === 0n) this.#inDoubt = Math.max(0, this.#inDoubt - 1);
+      if (isDone) return ranges[1]?.kvs ?? [];
     }
   }
 
-  /** Deletes the key, if it is there. Rejects only with the end of the session. */
+  /** Deletes the key, if it is there or may be. Rejects only with the end of the session. */
   async delete(): Promise<void> {
     await this.#last;
+    if (this.#inDoubt > 0) return this.#deleteInDoubt();
     if (this.#created === 0n) return;
     const { key, lease } = this;
     const policy = { ...this.#policy("leave the group"), untilConfirmed: true };
     await lease.services.client.txn(deletion({ path: this.#path, key, revision: this.#created }), policy);
+  }
+
+  /** No other key has its name, so whatever puts it now is one of those attempts: it is deleted again until none can be on its way. */
+  async #deleteInDoubt(): Promise<void> {
+    const { key, lease } = this;
+    const { client, clock } = lease.services;
+    const txn: Txn = {
+      queues: [this.#path],
+      compare: [],
+      success: [{ kind: "delete", key }],
+      failure: [],
+    };
+    const remove = (): Promise<unknown> =>
+      client.txn(txn, { ...this.#policy("leave the group"), untilConfirmed: true });
+    await remove();
+    const again = async (): Promise<void> => {
+      for (let ms = FIRST_LOOK_MS; ms <= LAST_LOOK_MS; ms *= 2) {
+        await pause(clock, ms, lease.signal);
+        await remove();
+      }
+    };
+    // The key ends with the session, too.
+    inOwnContext(again).catch(() => undefined);
   }
 
   #policy(what: string): CallPolicy {

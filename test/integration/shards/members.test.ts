@@ -4,6 +4,7 @@ import { connect, join, type MemberList, members, Session } from "../../../src/i
 import { revoke } from "../../support/clients/lease-calls.js";
 import { placesOf } from "../../support/clients/server-view.js";
 import { twoSessions } from "../../support/fixtures/two-sessions.js";
+import { startGrpcProxy } from "../../support/proxies/grpc-proxy.js";
 
 const two = twoSessions(20);
 const keys = async (name: string) =>
@@ -130,6 +131,42 @@ test("an abort ends the call, and its key does not stay", async () => {
   stop.abort(new Error("enough"));
   await expect(joining).rejects.toThrow("enough");
   await expect.poll(() => keys("aborted")).toEqual([]);
+});
+
+test("a member that has left does not come back by an attempt that etcd executes late", async () => {
+  await using proxy = await startGrpcProxy({ port: two.etcd.member.clientPort });
+  await using cluster = connect({ hosts: proxy.endpoint, requestTimeoutMs: 300 });
+  const session = await Session.open(cluster, { ttlSeconds: 20 });
+  const late = proxy.rule({
+    ...{ path: "/etcdserverpb.KV/Txn", act: "hold", times: 1 },
+    when: (request) => request.includes("late/members/"),
+  });
+  const place = await join(session, "late", "x");
+  expect(late.hits).toBe(1);
+  await place.leave();
+  expect(await keys("late")).toEqual([]);
+
+  late.release();
+  await late.answered();
+
+  await expect.poll(() => keys("late")).toEqual([]);
+  expect(session.state).toBe("live");
+});
+
+test("a call that etcd rejects after a lost answer leaves no member", async () => {
+  await using proxy = await startGrpcProxy({ port: two.etcd.member.clientPort });
+  await using cluster = connect({ hosts: proxy.endpoint, requestTimeoutMs: 300 });
+  const session = await Session.open(cluster, { ttlSeconds: 20 });
+  const puts = (request: Buffer) => request.includes("rejected/members/");
+  const status = { code: 8, details: "etcdserver: mvcc: database space exceeded" };
+  const path = "/etcdserverpb.KV/Txn";
+  const lost = proxy.rule({ path, act: "drop-answer", when: puts, times: 1 });
+  proxy.rule({ path, act: "refuse", when: puts, times: 1, status });
+
+  await expect(join(session, "rejected", "x")).rejects.toMatchObject({ code: "ETCD_REFUSED" });
+
+  expect(lost.hits).toBe(1);
+  await expect.poll(() => keys("rejected")).toEqual([]);
 });
 
 test.each([

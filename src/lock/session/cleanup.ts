@@ -201,7 +201,7 @@ async function everyKeyOfLease(
  * Whether a key is under the names of the cluster: the others are of no concern to it. A key with no name between the prefix
  * `prod/` and the ID belongs to the name `prod` of a cluster without the prefix.
  */
-function underPrefix({ options: { prefix } }: EtcdServices): (key: Buffer) => boolean {
+export function underPrefix({ options: { prefix } }: EtcdServices): (key: Buffer) => boolean {
   const start = Buffer.from(prefix);
   return (key) => key.subarray(0, start.length).equals(start) && key.lastIndexOf("/") > start.length;
 }

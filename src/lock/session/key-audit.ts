@@ -3,7 +3,7 @@ import { entryKey, parseEntryKey, parseEntryValue } from "../../keys.js";
 import type { KeyWatch } from "../hold/hold.js";
 import type { JoinedEntry, QueueEntry } from "../queue/entry.js";
 import type { Timer } from "../../base/util/clock.js";
-import { deleteStrayKey, keysOfLease } from "./cleanup.js";
+import { deleteStrayKey, keysOfLease, underPrefix } from "./cleanup.js";
 import type { Lease } from "./lease.js";
 
 /** An idle session lists its keys this often. */
@@ -256,6 +256,8 @@ export class LatePutSweeper implements AuditListener {
   readonly #doubted = new Map<string, number>();
   /** Directories in which the values of our entries have any form. */
   readonly #candidates = new Set<string>();
+  /** Keys that are no entries, with the time until which each is looked for, and what deletes it. */
+  readonly #left = new Map<string, { readonly until: number; readonly remove: () => Promise<unknown> }>();
   /** The lists of the keys, for all who compare them with the keys that should be there. */
   readonly audit: KeyAudit;
 
@@ -291,6 +293,16 @@ export class LatePutSweeper implements AuditListener {
     this.soon();
   }
 
+  /**
+   * The session has deleted a key that is no entry, and that it never puts again. `remove` does so once more if a late put has brought it back.
+   * `inDoubt`: a request that puts it may be on its way.
+   */
+  left(key: string, inDoubt: boolean, remove: () => Promise<unknown>): void {
+    this.#left.set(key, { until: this.lease.services.clock.monotonic() + DOUBT_MS, remove });
+    if (inDoubt) this.soon();
+    else this.audit.within(Math.min(LATER_MS, this.lease.ttlMs));
+  }
+
   /** There may be keys that are not an entry of ours. */
   soon(): void {
     this.audit.within(SOON_MS);
@@ -312,6 +324,17 @@ export class LatePutSweeper implements AuditListener {
     for (const key of keys ?? this.#doubted.keys()) {
       const own = this.#ownKeyOf(key.toString());
       if (own !== undefined && !this.#owned.has(own)) void this.#examine(key);
+    }
+    if (this.#left.size > 0) this.#removeLeft(keys, now);
+  }
+
+  #removeLeft(keys: readonly Buffer[] | undefined, now: number): void {
+    const listed = keys && new Set(keys.map((key) => key.toString()));
+    const isListed = underPrefix(this.lease.services);
+    for (const [key, { until, remove }] of this.#left) {
+      if (until <= now) this.#left.delete(key);
+      // If etcd rejects it, or the session is over, the key ends with the lease.
+      if (!listed || listed.has(key) || !isListed(Buffer.from(key))) remove().catch(() => undefined);
     }
   }
 

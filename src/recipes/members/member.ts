@@ -1,11 +1,8 @@
-import type { KeyValue, Txn } from "../../etcd/port.js";
+import type { KeyValue } from "../../etcd/port.js";
 import { entryKey, pathOf, prefixEnd, prefixOf } from "../../keys.js";
-import { deletion } from "../../lock/session/cleanup.js";
 import type { EtcdServices } from "../../lock/session/connection.js";
 import type { Lease } from "../../lock/session/lease.js";
 import type { CallPolicy } from "../../etcd/retry.js";
-import { pause } from "../../base/util/clock.js";
-import { inOwnContext } from "../../base/util/own-context.js";
 import { checkInteger, checkShown, isWellFormed, rangeError, typeError } from "../../base/options/check.js";
 
 /** Whether a member takes part: "joining" and "draining" members get nothing new. */
@@ -127,10 +124,6 @@ export function parseMember(kv: KeyValue): { readonly member: Member; readonly s
   return { member, shards };
 }
 
-/** After these times, doubled each time, a member that has left looks for late attempts: together, longer than a request may be on its way. */
-const FIRST_LOOK_MS = 500;
-const LAST_LOOK_MS = 64_000;
-
 /** How many keys of members a lease has had in each directory: a number is used once, so a late put never meets a later key. */
 const numbers = new WeakMap<Lease, Map<string, number>>();
 
@@ -233,34 +226,15 @@ export class MemberKey {
   /** Deletes the key, if it is there or may be. Rejects only with the end of the session. */
   async delete(): Promise<void> {
     await this.#last;
-    if (this.#inDoubt > 0) return this.#deleteInDoubt();
-    if (this.#created === 0n) return;
+    if (this.#created === 0n && this.#inDoubt === 0) return;
     const { key, lease } = this;
     const policy = { ...this.#policy("leave the group"), untilConfirmed: true };
-    await lease.services.client.txn(deletion({ path: this.#path, key, revision: this.#created }), policy);
-  }
-
-  /** No other key has its name, so whatever puts it now is one of those attempts: it is deleted again until none can be on its way. */
-  async #deleteInDoubt(): Promise<void> {
-    const { key, lease } = this;
-    const { client, clock } = lease.services;
-    const txn: Txn = {
-      queues: [this.#path],
-      compare: [],
-      success: [{ kind: "delete", key }],
-      failure: [],
-    };
-    const remove = (): Promise<unknown> =>
-      client.txn(txn, { ...this.#policy("leave the group"), untilConfirmed: true });
+    // No other key has its name, so whatever puts it from now on is a late attempt.
+    const success = [{ kind: "delete", key }] as const;
+    const txn = { queues: [this.#path], compare: [], success, failure: [] };
+    const remove = (): Promise<unknown> => lease.services.client.txn(txn, policy);
     await remove();
-    const again = async (): Promise<void> => {
-      for (let ms = FIRST_LOOK_MS; ms <= LAST_LOOK_MS; ms *= 2) {
-        await pause(clock, ms, lease.signal);
-        await remove();
-      }
-    };
-    // The key ends with the session, too.
-    inOwnContext(again).catch(() => undefined);
+    lease.sweeper.left(key, this.#inDoubt > 0, remove);
   }
 
   #policy(what: string): CallPolicy {

@@ -106,8 +106,15 @@ export class Counter implements LatchCounter {
 
   async #leave(): Promise<void> {
     await this.#counting?.catch(() => undefined);
-    const [revision, inDoubt] = [this.#revision, this.#inDoubt];
-    if (this.#counting || !this.#place || (revision === undefined && !inDoubt)) return;
-    await this.lease.inFlight.track(this.latch.remove(this.lease, this.#place, { revision, inDoubt }));
+    const [place, revision, inDoubt] = [this.#place, this.#revision, this.#inDoubt];
+    if (this.#counting || !place || (revision === undefined && !inDoubt)) return;
+    const { latch, lease } = this;
+    await lease.inFlight.track(latch.remove(lease, place, { revision, inDoubt }));
+    if (inDoubt) return;
+    // A proxy may send again what was answered.
+    const again = { revision: undefined, inDoubt: false };
+    lease.sweeper.left(latch.keys.of("alive", place.round, place.id), false, () =>
+      latch.remove(lease, place, again),
+    );
   }
 }

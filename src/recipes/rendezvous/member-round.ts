@@ -317,6 +317,15 @@ export class MemberRound {
     }
   }
 
+  #removeAgain(what: string): Promise<unknown> {
+    return this.#remove(what, (success) => ({
+      queues: [this.#keys.queue],
+      compare: [],
+      success,
+      failure: [],
+    }));
+  }
+
   /** A transaction that removes the keys of this member, and marks it if it can: a full etcd deletes, but stores no mark. */
   async #remove(what: string, txn: (removals: Txn["success"]) => Txn): Promise<TxnAnswer> {
     const { services, signal } = this.#lease;
@@ -370,6 +379,9 @@ export class MemberRound {
     // Nobody waits for it, as etcd may be full for long.
     if (this.#inDoubt > 0 && !this.#isMarked)
       inOwnContext(() => this.#lease.inFlight.track(this.#markLater(what))).catch(() => undefined);
+    // A proxy may send again what was answered.
+    else if (this.#created !== 0n && !this.#isMarked)
+      this.#lease.sweeper.left(this.#key, false, () => this.#removeAgain(what));
     return others;
   }
 
@@ -378,8 +390,7 @@ export class MemberRound {
     const { queue, ready: key, waiters } = this.#keys;
     if (this.#created === 0n) {
       // Its put was refused, or its answer is lost: no other key has this name.
-      if (this.#inDoubt > 0)
-        await this.#remove(what, (success) => ({ queues: [queue], compare: [], success, failure: [] }));
+      if (this.#inDoubt > 0) await this.#removeAgain(what);
       return [];
     }
     const after = [

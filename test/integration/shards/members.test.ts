@@ -153,6 +153,25 @@ test("a member that has left does not come back by an attempt that etcd executes
   expect(session.state).toBe("live");
 });
 
+test("a member that has left does not come back by an attempt that etcd executes again", async () => {
+  await using proxy = await startGrpcProxy({ port: two.etcd.member.clientPort });
+  await using cluster = connect({ hosts: proxy.endpoint });
+  const session = await Session.open(cluster, { ttlSeconds: 2 });
+  const again = proxy.rule({
+    ...{ path: "/etcdserverpb.KV/Txn", act: "repeat-late", times: 1 },
+    when: (request) => request.includes("again/members/"),
+  });
+  const place = await join(session, "again", "x");
+  await place.leave();
+  expect(await keys("again")).toEqual([]);
+
+  again.release();
+  await again.answered();
+
+  await expect.poll(() => keys("again")).toEqual([]);
+  expect(session.state).toBe("live");
+});
+
 test("a call that etcd rejects after a lost answer leaves no member", async () => {
   await using proxy = await startGrpcProxy({ port: two.etcd.member.clientPort });
   await using cluster = connect({ hosts: proxy.endpoint, requestTimeoutMs: 300 });

@@ -696,6 +696,43 @@ test("a counter whose round has ended with its lease leaves no key", async () =>
   expect(await keys()).toEqual([]);
 });
 
+describe("an attempt that etcd executes again, after its answer,", () => {
+  test("brings back no member that has left", async () => {
+    const name = "again-member";
+    const session = await Session.open(caller, { ttlSeconds: 2 });
+    const repeated = rule("repeat-late", `${name}/waiters/`, '"members":1');
+    const member = new DoubleBarrier(session, name, 1);
+    await member.enter();
+    await member.leave();
+    expect(await waitersOf(name)).toEqual([]);
+
+    repeated.release();
+    await repeated.answered();
+
+    await expect.poll(() => waitersOf(name)).toEqual([]);
+    expect(await recordsOf(name)).toEqual([]);
+    expect(session.state).toBe("live");
+    await session.close();
+  });
+
+  test("brings back no counter that has left", async () => {
+    const name = "again-counter";
+    const session = await Session.open(caller, { ttlSeconds: 2 });
+    await new CountDownLatch(other, name, 2).countDown();
+    const repeated = secondRule("repeat-late", `/latch/${name}//`, "/alive/");
+    const counter = await new CountDownLatch(session, name, 2).enlist();
+    await counter.leave();
+    expect(await partsOf(name)).toEqual(["counted"]);
+
+    repeated.release();
+    await repeated.answered();
+
+    await expect.poll(() => partsOf(name)).toEqual(["counted"]);
+    expect(session.state).toBe("live");
+    await session.close();
+  });
+});
+
 test("a release opens a barrier whose holder dies between its read and its deletion", async () => {
   const name = "dies-at-release";
   const dying = await Session.open(other, { owner: "dies at release" });

@@ -134,7 +134,9 @@ export class Queue {
     try {
       const kept = !beside && options?.sticky ? this.takeKept(mode) : undefined;
       if (kept) return kept;
-      this.#endKept();
+      // That the lock is taken may be enough to `beside`: a key that nobody has must not be the reason.
+      if (beside) await this.keptHaveLeft();
+      else this.#endKept();
       // Entries of ours whose deletion is under way would make the try fail. To `beside`, that answer may be enough.
       if (this.#leaving && !beside) await Promise.allSettled(this.#leaving.values());
       this.lease.assertOpen();

@@ -1,5 +1,13 @@
 import { EtcdUnavailableError, FingerprintMismatchError, OnceRunningError } from "../../errors.js";
-import { type Compare, LeaseNotFoundError, NotSentError, type Txn, type TxnAnswer } from "../../etcd/port.js";
+import {
+  type Compare,
+  type KeyValue,
+  LeaseNotFoundError,
+  NotSentError,
+  type Txn,
+  type TxnAnswer,
+} from "../../etcd/port.js";
+import { parseEntryValue } from "../../keys.js";
 import { holdOf, type TurnWaiter, type Waited } from "../../lock/hold/acquire.js";
 import { ExclusiveHoldHandle } from "../../lock/hold/hold.js";
 import type { JoinedEntry } from "../../lock/queue/entry.js";
@@ -26,6 +34,9 @@ export interface Claim {
 /** After so many leases that etcd did not have, something else is wrong. */
 const MOST_LEASES = 3;
 
+/** Of a try, if the call has no limit. */
+const TRY_MS = 5000;
+
 /** The slot may be run, and another holder has the lock, for which the call does not wait. */
 const HELD = { state: "held" } as const;
 
@@ -42,10 +53,13 @@ export class SlotWaiter implements TurnWaiter<Outcome> {
   #gaveUp = false;
   readonly #again = (): boolean => !this.#gaveUp;
 
+  // eslint-disable-next-line max-params -- what it waits for, and how long
   constructor(
     private readonly lease: Lease,
     private readonly plan: Plan,
     private readonly target: JoinOptions,
+    /** What is left of the time limit. */
+    private readonly limitMs?: number | undefined,
   ) {
     this.granted = this.#try();
   }
@@ -87,7 +101,7 @@ export class SlotWaiter implements TurnWaiter<Outcome> {
   }
 
   #mayClaim(found: Verdict): boolean {
-    return found.isEmpty && this.#mayRun(found) && !this.#gaveUp;
+    return found.oldest === undefined && this.#mayRun(found) && !this.#gaveUp;
   }
 
   async #look(): Promise<Verdict> {
@@ -156,10 +170,21 @@ export class SlotWaiter implements TurnWaiter<Outcome> {
     if (this.#gaveUp || this.plan.options.skips) this.#forget(found);
     if (this.#gaveUp) throw new NotSentError("the caller gave up");
     if (found.state === "running" && this.plan.options.ifRunning === "wait") return this.#afterRun(found);
-    if (this.plan.options.skips) return { refusal: HELD };
+    if (this.plan.options.skips) return this.#ask(found);
     this.#waiter = this.#queue.join(this.target);
     const entry = await this.#waiter.granted;
     return this.lease.inFlight.track(this.#begin(holdOf(entry, ExclusiveHoldHandle), entry, found.seen));
+  }
+
+  /** A sticky lock of another session may keep a key that nobody has, and gives it back if it is asked to: as for a try. */
+  async #ask({ oldest, seen }: Verdict): Promise<Outcome> {
+    const { lease, target } = this;
+    if (!mayBeKept(oldest, lease)) return { refusal: HELD };
+    const limits = { what: this.#what, again: this.#again, giveUpMs: this.limitMs ?? TRY_MS };
+    const entry = await this.#queue.tryJoin(limits, target);
+    if (!entry) return { refusal: HELD };
+    target.onAhead?.(0);
+    return lease.inFlight.track(this.#begin(holdOf(entry, ExclusiveHoldHandle), entry, seen));
   }
 
   /** Another call runs the slot, and this one doesn't wait for that. @throws OnceRunningError */
@@ -271,6 +296,9 @@ async function undoIf(lease: Lease, plan: Plan, when: Compare): Promise<void> {
   };
   await lease.inFlight.track(lease.services.client.txn(txn, policy)).catch(() => undefined);
 }
+
+const mayBeKept = (oldest: KeyValue | undefined, { leaseId }: Lease): boolean =>
+  oldest !== undefined && oldest.leaseId !== leaseId && parseEntryValue(oldest.value).sticky === true;
 
 /** Of an entry that was put, or was not, or of a transaction. */
 const hasPut = (done: JoinedEntry | TxnAnswer | undefined): boolean =>

@@ -43,7 +43,8 @@ export const NO_MARK: Seen = { mark: undefined, oldMark: 0n };
 /** The state of a slot at one revision, and of its queue. */
 export type Verdict = {
   readonly seen: Seen;
-  readonly isEmpty: boolean;
+  /** The oldest entry of the queue. Its value was read for a call that skips. */
+  readonly oldest: KeyValue | undefined;
   readonly revision: bigint;
 } &
   /** `isOwn`: but for a mark of this call. */
@@ -180,7 +181,7 @@ export abstract class Plan {
       start = 0,
       state,
     } = this.judge(ranges.slice(-count).map((each) => each?.kvs ?? []));
-    const common = { seen, isEmpty: oldest.length === 0, revision: header.revision };
+    const common = { seen, oldest: oldest[0], revision: header.revision };
     if (state === "expired") return { state, ...common };
     const mark = last && (parseMark(last) ?? {});
     const isOwn = mark !== undefined && mark.id !== undefined && mark.id === ownId;
@@ -202,7 +203,7 @@ export abstract class Plan {
 
   /** What a verdict is made of: the mark, the oldest entry of the queue, and what else the plan needs. */
   evidence(): readonly Operation[] {
-    return [{ kind: "range", ...this.at }, oldestIn(this.path)];
+    return [{ kind: "range", ...this.at }, oldestIn(this.path, !this.options.skips)];
   }
 
   /** `kvs`: as `evidence` has asked. */
@@ -232,12 +233,12 @@ interface Judged {
   readonly state?: "expired" | "free" | undefined;
 }
 
-const oldestIn = (path: string): Operation => ({
+const oldestIn = (path: string, keysOnly: boolean): Operation => ({
   kind: "range",
   ...queueRange(path),
   order: "oldest first",
   limit: 2,
-  keysOnly: true,
+  keysOnly,
 });
 
 /** The entry under which the work runs. A run holds, so while its entry exists, that is the oldest one. */

@@ -40,7 +40,7 @@ export async function claimed(
 
 /** Waits until the slot is claimed, or must not be run. */
 const claiming = (plan: Plan): Acquirer<AcquireTarget, Outcome, SlotRun | NotRun> => ({
-  join: (lease, target) => new SlotWaiter(lease, plan, target),
+  join: (lease, target, limitMs) => new SlotWaiter(lease, plan, target, limitMs),
   made(outcome, target, lease) {
     if ("refusal" in outcome) return outcome.refusal;
     outcome.claim.hold.started(target);

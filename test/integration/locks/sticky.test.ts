@@ -10,6 +10,7 @@ import {
   list,
   lockAll,
   Mutex,
+  once,
   RwLock,
   Semaphore,
   Session,
@@ -46,6 +47,33 @@ const locked = async (name: string) => new Mutex(two.holder, name, STICKY).lock(
 
 /** So often would it be taken again within a second or two. */
 const MANY = 500_000;
+
+test.each(["the same", "another"])(
+  "a key that nobody has keeps no slot of %s session from running",
+  async (whose) => {
+    // etcd may execute the two requests of one session in either order.
+    const names = Array.from({ length: 10 }, (_, n) => `slot/${whose}/${n}`);
+    for (const name of names) {
+      await keep(name);
+      const session = whose === "another" ? two.session : two.holder;
+      const result = await once(session, name, 1, () => "work", { ifHeld: "skip" });
+      expect(result).toEqual({ ran: true, value: "work" });
+      await queued(name, 0);
+    }
+  },
+);
+
+test("a slot is skipped while a caller has the sticky lock", async () => {
+  const name = "slot/held";
+  await keep(name);
+  const lock = await locked(name);
+
+  const result = await once(two.session, name, 1, () => "work", { ifHeld: "skip" });
+
+  expect(result).toEqual({ ran: false, reason: "held", run: undefined });
+  await lock.release();
+  await queued(name, 0);
+});
 
 test.each([1, 3])(
   "is passed on by a process with callers that take it again without a pause: %d",

@@ -293,9 +293,9 @@ class ShardGroup {
   }
 
   /** False: somebody has deleted its key, and a put that was sent before may have come after that, with what it said then. */
-  #isShown({ key, lease }: Place): boolean {
+  #isShown({ key }: Place): boolean {
     if (key.putting || this.view.revision < key.modified) return true;
-    return this.view.memberOf(lease.leaseId)?.member.modRevision === key.modified;
+    return this.view.shows(key.key, key.modified);
   }
 
   #take(id: number, { lease }: Place): void {

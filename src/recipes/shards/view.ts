@@ -109,6 +109,8 @@ export class ShardView {
   /** For whom each shard was last meant. */
   readonly #homes = new Map<number, string>();
   readonly #byLease = new Map<bigint, ShardMember>();
+  /** The modification revisions of all members' keys. */
+  #keys: ReadonlyMap<string, bigint> = new Map();
   readonly #listeners = new Set<() => void>();
   /** How to end those who iterate over the owners. */
   readonly #feeds = new Set<(error: Error) => void>();
@@ -197,6 +199,11 @@ export class ShardView {
 
   memberOf(leaseId: bigint): ShardMember | undefined {
     return this.#byLease.get(leaseId);
+  }
+
+  /** Whether the key of a member was last put at this revision. */
+  shows(key: string, modRevision: bigint): boolean {
+    return this.#keys.get(key) === modRevision;
   }
 
   queue(shard: number): readonly ShardEntry[] {
@@ -365,10 +372,15 @@ export class ShardView {
     if (home !== undefined) this.#homes.set(shard, home);
   }
 
-  #setMembers(members: readonly ShardMember[]): void {
-    this.members = members;
+  /** A lease is one member, by its first key: anybody may have put another one with it. */
+  #setMembers(all: readonly ShardMember[]): void {
     this.#byLease.clear();
-    for (const each of members) this.#byLease.set(each.member.leaseId, each);
+    for (const each of all) {
+      const { leaseId } = each.member;
+      if (!this.#byLease.has(leaseId)) this.#byLease.set(leaseId, each);
+    }
+    this.members = [...this.#byLease.values()];
+    this.#keys = new Map(all.map(({ member }) => [member.key, member.modRevision]));
   }
 }
 

@@ -16,6 +16,7 @@ import {
   watchShards,
 } from "../../../src/index.js";
 import { placesOf } from "../../support/clients/server-view.js";
+import { meter } from "../../support/fixtures/spent.js";
 import { type EtcdCluster, startEtcd } from "../../support/etcd/etcd.js";
 
 let etcd: EtcdCluster;
@@ -562,6 +563,27 @@ test("a cluster that closes hands its shards over, too", async () => {
   await cluster.close();
   expect(running.size).toBe(0);
   await group.balanced({ b: 8 });
+});
+
+test("a copy of a member's key on its lease is no further member, and nobody writes because of it", async () => {
+  await using group = new Group("copied", { count: 8 });
+  const a = await group.start("a");
+  await group.balanced({ a: 8 });
+  const gateway = (path: string, body: object) => etcd.member.gateway(path, body);
+  const [member] = a.members;
+  const range = { key: Buffer.from(member!.key).toString("base64") };
+  const { kvs } = (await gateway("/v3/kv/range", range)) as { kvs: { value: string; lease: string }[] };
+  const key = Buffer.from("copied/members/x").toString("base64");
+  await gateway("/v3/kv/put", { key, value: kvs[0]!.value, lease: kvs[0]!.lease });
+  const counted = await meter(etcd.member);
+
+  await group.start("b");
+  await group.balanced({ a: 4, b: 4 });
+
+  const { revisions = 0 } = await counted.read();
+  // The key of the new member, four that join, and four that leave.
+  expect(revisions).toBeLessThan(20);
+  expect(a.members.map(({ id }) => id)).toEqual(["a", "b"]);
 });
 
 test.each([

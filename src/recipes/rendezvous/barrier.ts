@@ -145,9 +145,15 @@ export class Barrier {
   }
 
   #held(lease: Lease | undefined): true {
+    this.#unused();
     this.#lease = lease;
     lease?.waits.add(this.#user);
     return true;
+  }
+
+  /** Somebody else may have released what it held with that session. */
+  #unused(): void {
+    this.#lease?.waits.delete(this.#user);
   }
 
   /**
@@ -160,7 +166,7 @@ export class Barrier {
     await this.#ask("release", wait, async (asking) => {
       const { gate, mark } = await this.#read(asking);
       const there = gate ? { at: this.#gate, kv: gate } : mark && { at: this.#mark, kv: mark };
-      if (!there) return;
+      if (!there) return this.#unused();
       // A repeated attempt, after an answer that was lost, must not open what somebody has closed since.
       const isOpened = await this.#open(asking, [
         { kind: "modified at", key: there.at, revision: there.kv.modRevision },
@@ -171,7 +177,7 @@ export class Barrier {
           { kind: "created at", key: this.#gate, revision: 0n },
           { kind: "modified at", key: this.#mark, revision: mark.modRevision },
         ]);
-      this.#lease?.waits.delete(this.#user);
+      this.#unused();
     });
   }
 

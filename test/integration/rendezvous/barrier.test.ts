@@ -22,6 +22,23 @@ const attempts = (name: string) => keysUnder(two.etcd, `/leasehold/barrier/${nam
 const isPending = (promise: Promise<unknown>) => stillWaits(two.cluster, promise);
 
 describe.concurrent("a barrier", () => {
+  test("that somebody else has released does not keep a session that another one replaces", async ({
+    expect,
+  }) => {
+    const session = { ttlSeconds: 2, releaseDelayMs: 60_000 };
+    await using cluster = connect({ hosts: two.etcd.endpoints, session });
+    const first = await cluster.session();
+    const held = new Barrier(cluster, "replaced");
+    await held.hold({ onCrash: "break" });
+    await barrier("replaced").release();
+    await held.release();
+
+    await revoke(two.etcd, first.leaseId | 1n);
+
+    await expect.poll(async () => (await cluster.session()).leaseId).not.toBe(first.leaseId);
+    await expect.poll(() => first.state).toBe("closed");
+  });
+
   test("that nobody holds lets everybody pass; releasing it does nothing", async ({ expect }) => {
     await barrier("open").wait();
     await barrier("open").release();

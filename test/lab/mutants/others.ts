@@ -474,7 +474,7 @@ export const OTHERS: readonly Mutant[] = [
     patches: [
       {
         file: "lock/queue/superseding.js",
-        from: "return this.#inDoubt && this.#assertNoneSince(this.#inDoubt.since, queue, entry);",
+        from: "return this.#inDoubt && this.#assertNoneSince(this.#inDoubt, queue, entry);",
         to: "return undefined;",
       },
     ],

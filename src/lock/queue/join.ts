@@ -134,9 +134,8 @@ export class Joiner {
         const admission = wanted.superseding?.admission(queue) ?? roomIn(queue, wanted);
         return admission ? this.joinIf(admission, queue, wanted) : this.#put(wanted, JOIN);
       }
-      const entry = own.adopt(adopted, wanted);
-      if (wanted.mode === writer) return this.#takeOver(adopted, entry, queue, wanted);
-      return Promise.resolve([{ entry, result: UNKNOWN }]);
+      if (wanted.mode === writer) return this.#takeOver(adopted, queue, wanted);
+      return Promise.resolve([{ entry: own.adopt(adopted, wanted), result: UNKNOWN }]);
     } catch (error) {
       return Promise.reject(error);
     }
@@ -147,26 +146,21 @@ export class Joiner {
    * arrived already, others may read beside: the call joins anew, behind them. If etcd rejects the put, as one that is full does, the next call may
    * take the entry over.
    */
-  // eslint-disable-next-line max-params -- as it was found, and as it is here
-  async #takeOver(
-    found: AdoptedEntry,
-    entry: JoinedEntry,
-    queue: Queue,
-    wanted: JoinWanted,
-  ): Promise<readonly Joined[]> {
+  async #takeOver(adopted: AdoptedEntry, queue: Queue, wanted: JoinWanted): Promise<readonly Joined[]> {
+    const entry = queue.own.adopt(adopted, wanted);
     const { lease } = this.table;
     const txn = takeOverTxn(entry, entry.mode.reads(entry, true));
     try {
       const { succeeded, header, ranges } = await lease.services.client.txn(txn, this.#policy(wanted));
       if (succeeded) {
         entry.putAgain(header.revision);
-        const shown = ranges.filter((range) => range !== undefined);
-        return [{ entry, result: entry.mode.positionOf(entry, shown) === "first" ? GRANTED : UNKNOWN }];
+        const found = ranges.filter((range) => range !== undefined);
+        return [{ entry, result: entry.mode.positionOf(entry, found) === "first" ? GRANTED : UNKNOWN }];
       }
     } catch (error) {
       const reason = await joinRefused(lease, txn, error);
       if (error instanceof EtcdRefusedError) {
-        lease.adopted?.giveBack(found);
+        lease.adopted?.giveBack(adopted);
         queue.lost(entry);
       } else queue.leaveInBackground(entry);
       throw lease.signal.aborted ? lease.signal.reason : reason;

@@ -10,8 +10,8 @@
 // The session whose key was deleted asks etcd why: the queue at the revision of the deletion has a newer entry, or an administrator has deleted
 // the key, and the call joins anew. It does not get newer by that.
 // An attempt without an answer may have joined, too, and been overtaken by a call that has left since: then nothing in the queue shows it. So a call
-// that has joined after such an attempt asks etcd's history for newer ones (`PutsBefore`), before it waits or holds. So does one that has joined with
-// another session: nothing was told to the one before from some moment on.
+// that has joined after such an attempt asks etcd's history for newer ones (`PutsBefore`), before it waits or holds. So does one that joins
+// anew: a newer one may have come and left since its key was deleted, or, with another session, since nothing was told to the one before.
 import { SupersededError } from "../../errors.js";
 import type { Compare, KeyValue, Txn } from "../../etcd/port.js";
 import { parseEntryKey, parseEntryValue } from "../../keys.js";
@@ -124,7 +124,9 @@ export class Superseding {
     if (at !== undefined)
       try {
         const then = await client.range({ revision: at, ...newestIn(path) }, policy);
-        return void this.#assertNone(queue, then.kvs);
+        this.#assertNone(queue, then.kvs);
+        this.#inDoubt ??= { since: at, values: [] };
+        return;
       } catch (error) {
         // etcd has compacted that revision.
         if (!revisionIsGone(error)) throw error;

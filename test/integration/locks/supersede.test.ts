@@ -267,6 +267,24 @@ describe("a call with supersede", () => {
     await (await call).release();
   });
 
+  test("whose key an administrator deletes ends, if a newer one has held and left before it joins again", async () => {
+    const name = "newest/admin-left";
+    await using behind = await behindProxy(two.etcd, name, 600);
+    const lock = await new Mutex(two.holder, name).lock();
+    const older = reasonOf(newest(behind.session, name));
+    await queued(name, 2);
+    const asked = behind.proxy.rule({ path: "/etcdserverpb.KV/Range", act: "hold" });
+    await deleteKey((await places(name))[1]!.key);
+    await asked.hit();
+    const call = newest(two.session, name);
+    await queued(name, 2);
+    await lock.release();
+    await (await call).release();
+    asked.release();
+    expect(await older).toEqual(superseded(name, two.session.owner));
+    await queued(name, 0);
+  });
+
   test("that joins again after the loss of its session gives way to a newer one", async () => {
     const name = "newest/rejoin";
     await using lock = await new Mutex(two.holder, name).lock();

@@ -482,6 +482,13 @@ const RULE_TABLE = {
     scenario: "supersede, lost answers",
     breaks: "newest wins",
   },
+  "history-after-a-deletion": {
+    says: "so does one whose key somebody has deleted, which joins anew",
+    without: "a newer one may have come and left before it joins",
+    where: "lock/queue/superseding.ts",
+    scenario: "supersede, deletions",
+    breaks: "newest wins",
+  },
   "history-after-a-new-session": {
     says: "so does one that has joined with another session",
     without: "it may have been overtaken without a notice",

@@ -7,6 +7,7 @@ import {
   type Entry,
   type Key,
   keyAt,
+  keyOf,
   NEW_CALL,
   queueAt,
   sessionOf,
@@ -32,6 +33,7 @@ export function asked(world: Superseding, caller: Caller, then: number, revision
   if (newer(world, caller, queueAt(world, revision))) return superseded(world, caller);
   // It does not know what has come and gone in between.
   if (then === 0) return superseded(world, caller);
+  if (keeps(world, "history-after-a-deletion")) caller.inDoubt ??= { since: then, values: [] };
   join(world, caller);
 }
 
@@ -118,6 +120,7 @@ export function checked(world: Superseding, caller: Caller): void {
 }
 
 function waits(caller: Caller): void {
+  caller.age ||= caller.entry!.revision;
   caller.own = [...caller.own, caller.entry!.revision];
   caller.state = { at: "waiting" };
 }
@@ -149,14 +152,26 @@ export function hold(world: Superseding, caller: Caller): void {
   caller.state = { at: "holding" };
   tell(world, `${caller.label} HOLDS with fence ${caller.entry!.revision}`);
   if (!caller.setup.supersedes) return;
-  const overtaken = world.keys.find(
-    (key) => key.deletedBy === "a newer call" && key.value >= caller.first && callerOf(world, key) === caller,
+  const own = keyOf(world, caller.entry!)!;
+  const isNewer = (key: Key): boolean => key.created > caller.age && key.created < own.created;
+  const newest = world.keys.find(
+    (key) => supersedes(world, key) && isNewer(key) && callerOf(world, key) !== caller,
   );
+  const overtaken = world.keys.find(
+    (key) => key.deletedBy === "a newer call" && callerOf(world, key) === caller,
+  );
+  const holds = `${caller.label} holds`;
   if (overtaken)
     breaks(
       world,
       "newest wins",
-      `${caller.label} holds, but a newer call has deleted its ${overtaken.key} at revision ${overtaken.deleted}`,
+      `${holds}, but a newer call has deleted its ${overtaken.key} at revision ${overtaken.deleted}`,
+    );
+  if (newest)
+    breaks(
+      world,
+      "newest wins",
+      `${holds}, and waits since revision ${caller.age}, but ${newest.key} came at ${newest.created}`,
     );
 }
 
@@ -174,7 +189,7 @@ export function leave(world: Superseding, caller: Caller): void {
 
 export function end(caller: Caller): void {
   Object.assign(caller, NEW_CALL);
-  caller.first = caller.id * 16 + caller.puts;
+  caller.age = 0;
   caller.rounds--;
   caller.state = { at: caller.rounds > 0 && !caller.gaveUp ? "idle" : "done" };
 }

@@ -78,8 +78,8 @@ export interface Caller {
   lost: number | undefined;
   state: State;
   gaveUp: boolean;
-  /** The value of the first key that this call may have put. */
-  first: number;
+  /** The create revision of the first key with which it has waited; 0: none. */
+  age: number;
 }
 
 export interface Session {
@@ -114,7 +114,7 @@ export const firstWorld = (scenario: Scenario, without: readonly RuleName[]): Su
   leases: scenario.sessions.map(() => true),
   sessions: scenario.sessions.map((_, id) => ({ id, label: letterOf(id), lease: id })),
   callers: scenario.callers.map((setup, id) => ({
-    ...{ id, label: letterOf(id), setup, rounds: setup.rounds, puts: 0, gaveUp: false, first: id * 16 },
+    ...{ id, label: letterOf(id), setup, rounds: setup.rounds, puts: 0, gaveUp: false, age: 0 },
     ...NEW_CALL,
     state: { at: "idle" },
   })),

@@ -40,6 +40,8 @@ test(
     queues = await RawQueues.fill(etcd.endpoints, { prefix: "scale/", locks: LOCKS, waiters: WAITERS });
     server = await PageServer.start({ hosts: etcd.endpoints, prefix: "scale/" });
     const tab = await browser.newPage();
+    // Six thousand keys take long on a busy machine. The test has a limit of its own.
+    tab.setDefaultTimeout(100_000);
     await tab.goto(`${server.url}#queue=scale%2F0007`);
     await tab.waitForFunction(`document.querySelector("#holding").textContent === "1,000"`);
     await tab.waitForFunction(`document.querySelector("#waiting").textContent === "5,000"`);

@@ -41,7 +41,10 @@ test("a lock with a limit of 1 ms is in time or a timeout, never an etcd that di
 
 test("the error of one says that etcd had no time to answer", async () => {
   await using cluster = connect({ hosts: etcd.endpoints });
-  const error = await lock(cluster, 0).catch((reason: unknown) => reason);
+  let error: unknown;
+  // Now and then, all the answers are there when the timer runs.
+  for (let n = 0; n < 50 && !(error instanceof Error); n++)
+    error = await lock(cluster, n).catch((reason: unknown) => reason);
   expect(error).toBeInstanceOf(LockTimeoutError);
   expect(error).toMatchObject({
     message: 'Lock "short/0" not acquired within 1 ms: etcd had no time to answer',

@@ -622,7 +622,7 @@ describe("many sessions with random weights", () => {
     );
     const holding = new Map<string, number>();
     let [most, sum, served] = [0, 0, 0];
-    let over = false;
+    let [over, reads] = [false, 0];
     /** Sums the weights in etcd of those that say that they hold, before and after the read. */
     const judge = async (): Promise<number[]> => {
       const sums: number[] = [];
@@ -631,6 +631,7 @@ describe("many sessions with random weights", () => {
         const shares = await sharesIn(name);
         const sure = shares.filter(({ key }) => before.has(key) && holding.has(key));
         sums.push(sure.reduce((total, { weight }) => total + weight, 0));
+        reads++;
       }
       return sums;
     };
@@ -648,6 +649,9 @@ describe("many sessions with random weights", () => {
         served++;
         holding.set(hold.key, weight);
         for (let pause = 0; pause < n % 4; pause++) await tick();
+        // From its begin to its end, a read has seen this one.
+        const seen = n === 0 ? reads + 2 : 0;
+        while (reads < seen) await tick();
         holding.delete(hold.key);
         sum -= weight;
         await hold.release();

@@ -17,8 +17,8 @@ describe("the death of the member in use", () => {
     await using cluster = connect({ hosts: links.hosts, session: { ttlSeconds: TTL_SECONDS } });
     const [holder, waiter] = await Promise.all([Session.open(cluster), Session.open(cluster)]);
     const lock = await new Mutex(holder, "member").lock();
-    const next = new Mutex(waiter, "member").lock();
     expect(links.inUse).toEqual([member]);
+    const next = new Mutex(waiter, "member").lock();
 
     await member.kill();
     const start = performance.now();

@@ -132,7 +132,10 @@ export async function catchUp(
     for (;;) {
       const ticks = due.next(marks.atOnce);
       const latest = due.hasNext ? undefined : ticks.at(-1);
-      if (ticks.length === 0) return done;
+      if (ticks.length === 0) {
+        due.close();
+        return done;
+      }
       const { unmarked, again, busy } = await marks.look(ticks);
       for (const slot of busy) running.add(slot);
       const isRun = (slot: number): boolean =>
@@ -149,8 +152,9 @@ export async function catchUp(
         await run(slot);
       }
     }
-  } finally {
-    due.close();
+  } catch (error) {
+    due.failed();
+    throw error;
   }
 }
 

@@ -48,6 +48,15 @@ export class DueTicks {
     this.#ticks.return();
   }
 
+  /** As with `for`: what failed counts, and not what the iterator throws at its end. */
+  failed(): void {
+    try {
+      this.close();
+    } catch {
+      // The caller gets the first error.
+    }
+  }
+
   #take(): number | undefined {
     return this.#ticks.next().value ?? undefined;
   }

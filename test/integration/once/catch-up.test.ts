@@ -53,6 +53,22 @@ describe("catchUp", () => {
     ]);
   });
 
+  test("rejects with what the work threw, whatever the iterator throws at its end", async () => {
+    const [work, end] = [new Error("of the work"), new Error("of the iterator's end")];
+    let next = T0;
+    const ticks = {
+      [Symbol.iterator]: () => ({
+        next: () => ({ done: false, value: next++ }),
+        return: () => {
+          throw end;
+        },
+      }),
+    };
+    const failing = catchUp(two.cluster, "ends", ticks, () => Promise.reject(work), { missed: "all" });
+
+    expect(await reasonOf(failing)).toBe(work);
+  });
+
   test('"last" runs none if the latest has run', async () => {
     await once(two.session, "latest", T0 + 2 * HOUR, () => undefined);
 

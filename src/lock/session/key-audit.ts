@@ -244,6 +244,8 @@ const LATER_MS = 30_000;
  * continues. A key that is used again is safe: a late put changes nothing while the key exists.
  */
 const DOUBT_MS = 120_000;
+/** Of so many directories it is remembered that values have any form there: names come and go. */
+const MAX_CANDIDATES = 10_000;
 
 /**
  * Deletes keys of our lease that are not an entry of ours. They come from puts that are applied late, from a proxy that
@@ -254,7 +256,7 @@ export class LatePutSweeper implements AuditListener {
   readonly #owned = new Map<string, QueueEntry>();
   /** Keys that no entry may use, with the time when that ends. */
   readonly #doubted = new Map<string, number>();
-  /** Directories in which the values of our entries have any form. */
+  /** Directories in which the values of our entries have any form, the last ones last. */
   readonly #candidates = new Set<string>();
   /** Keys that are no entries, with the time until which each is looked for, and what deletes it. */
   readonly #left = new Map<string, { readonly until: number; readonly remove: () => Promise<unknown> }>();
@@ -275,8 +277,15 @@ export class LatePutSweeper implements AuditListener {
   take(entry: QueueEntry): boolean {
     if (this.#owned.get(entry.key) === entry) return false;
     this.#owned.set(entry.key, entry);
-    if (!entry.hasId) this.#candidates.add(entry.directory);
+    if (!entry.hasId) this.#addCandidate(entry.directory);
     return true;
+  }
+
+  #addCandidate(directory: string): void {
+    this.#candidates.delete(directory);
+    this.#candidates.add(directory);
+    const [oldest] = this.#candidates;
+    if (this.#candidates.size > MAX_CANDIDATES && oldest !== undefined) this.#candidates.delete(oldest);
   }
 
   /** From now on no entry has the key. false: this entry no longer had it. */

@@ -318,6 +318,12 @@ export class Queue {
     this.owner.stickiness.contended(this.name);
   }
 
+  /** Entries whose put may be under way, or executed without an answer. */
+  get unconfirmed(): readonly QueueEntry[] {
+    const leaving = [...(this.#leaving?.keys() ?? [])];
+    return [...this.own.joining, ...leaving.filter(({ revision }) => revision === undefined)];
+  }
+
   /** What the session keeps of this name. */
   get tenures(): readonly Tenure[] {
     return this.#tenures;
@@ -673,6 +679,11 @@ export class LockTable {
   /** Those in all queues, as far as etcd has confirmed them. */
   entries(): readonly JoinedEntry[] {
     return [...this.#queues.values()].flatMap(({ own }) => own.joined);
+  }
+
+  /** Those in all queues that etcd has not confirmed, and may have. */
+  unconfirmed(): readonly QueueEntry[] {
+    return [...this.#queues.values()].flatMap(({ unconfirmed }) => unconfirmed);
   }
 
   /** The keys that no caller has, for a snapshot. */

@@ -106,6 +106,11 @@ export class SessionEntries {
     return this.#joined;
   }
 
+  /** Those whose joins are under way. */
+  get joining(): readonly QueueEntry[] {
+    return [...this.#joining.keys()];
+  }
+
   make({ mode = exclusive, ...wanted }: Wanted = {}): QueueEntry {
     const { lease, name } = this;
     const n = this.keyNumbers.next(`${pathOf(lease.services, name)}${mode.folder}`);

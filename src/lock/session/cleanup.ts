@@ -90,6 +90,21 @@ export async function deleteEntries(
   await Promise.all([...entries].flatMap(keysOf).map(remove));
 }
 
+/** Deletes the delay keys of entries that etcd has not confirmed, of a lease that has been revoked. */
+export async function deleteDelayKeys(
+  { client }: EtcdServices,
+  entries: readonly QueueEntry[],
+  withinMs: number,
+): Promise<void> {
+  const policy = lastPolicy("leave the queues of a closed session", withinMs);
+  const remove = async ({ path, delayKey: key }: QueueEntry): Promise<void> => {
+    if (key === undefined) return;
+    const txn: Txn = { queues: [path], compare: [], success: [{ kind: "delete", key }], failure: [] };
+    await client.txn(txn, policy).catch(() => undefined);
+  };
+  await Promise.all(entries.map(remove));
+}
+
 /** Resolves when the lease is gone, or when that cannot be confirmed within `withinMs`: it then expires by itself. */
 export async function revokeLease(
   { client }: EtcdServices,

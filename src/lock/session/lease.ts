@@ -11,7 +11,13 @@ import type { KeptSnapshot, ReportingHold, ReportingWait } from "../../base/tele
 import type { Moment } from "../../base/util/clock.js";
 import { inOwnContext, tellOutside } from "../../base/util/own-context.js";
 import { settleWithin, TaskTracker } from "../../base/util/settle.js";
-import { type AdoptedEntries, type CreatedKey, deleteEntries, revokeLease } from "./cleanup.js";
+import {
+  type AdoptedEntries,
+  type CreatedKey,
+  deleteDelayKeys,
+  deleteEntries,
+  revokeLease,
+} from "./cleanup.js";
 import type { LeaseSource } from "./cluster.js";
 import { closeIdleWatches, type ClusterState, type EtcdServices } from "./connection.js";
 import { type Delay, DelayLease } from "./delay-lease.js";
@@ -172,12 +178,15 @@ class Closing {
     const leaseEndsMs = lease.remainingMs() + lease.ttlMs * 0.1;
     // Work that was not released may still write.
     const isIdle = lease.holds.size === 0 && !lease.lostInDoubt;
+    const unconfirmed = isIdle ? [] : (lease.locks?.unconfirmed() ?? []);
     lease.abandon();
     const { services, leaseId } = lease;
     // Makes a close of the cluster wait for the revocation; otherwise it would close the connection under it.
     this.leases.add(lease);
+    const revoking = revokeLease(services, leaseId, leaseEndsMs);
     await Promise.all([
-      revokeLease(services, leaseId, leaseEndsMs),
+      // From then on, etcd puts none of them any more.
+      revoking.then(() => deleteDelayKeys(services, unconfirmed, leaseEndsMs)),
       isIdle && lease.delay && revokeLease(services, lease.delay.leaseId, leaseEndsMs),
       // A revocation does not delete a key that a put without the lease has detached from it; and etcd refuses to revoke
       // a lease with a key that our user must not write, even if another client has put that key.

@@ -342,6 +342,27 @@ describe.concurrent("the delay lease", () => {
     await revoke(delayOf(session));
   });
 
+  test("is left by a close() under such a hold without the keys of joins that are under way", async ({
+    expect,
+  }) => {
+    await using proxy = await startGrpcProxy({ port: etcd.member.clientPort });
+    const cluster = connect({ hosts: proxy.endpoint });
+    clusters.push(cluster);
+    const session = await Session.open(cluster, { ttlSeconds: TTL_SECONDS, releaseDelayMs: DELAY_MS });
+    const held = await new Mutex(session, "under-way/held").lock();
+    proxy.rule({ path: TXN, act: "drop-answer", when: takesPlace, times: 1 });
+    const joining = new Mutex(session, "under-way/joins").lock();
+    joining.catch(() => undefined);
+    await expect.poll(() => places("under-way/joins")).toHaveLength(2);
+
+    await session.close({ drainMs: 0 });
+
+    expect(await places("under-way/joins")).toEqual([]);
+    expect((await places("under-way/held")).map(({ leaseId }) => leaseId)).toEqual([delayOf(session)]);
+    expect(held.signal.reason).toMatchObject({ loss: "closed" });
+    await revoke(delayOf(session));
+  });
+
   test("is left to expire by a close() while etcd has not said whether a lost key went with the lease", async ({
     expect,
     onTestFinished,

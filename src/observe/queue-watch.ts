@@ -254,6 +254,8 @@ interface FeedSource<T> {
   readonly signal: AbortSignal | undefined;
   /** A consumer that has stopped reading must not fill the memory: of more unread items, the oldest are dropped. */
   readonly maxUnread: number;
+  /** Characters that other clients have written into the item: the unread ones keep at most `MAX_UNREAD_SIZE`. */
+  size?(item: T): number;
   /** Whether `b`, the item after `a`, is the same and is not delivered. */
   same(a: T, b: T): boolean;
   /** Called by the first `next()`. */
@@ -274,9 +276,13 @@ interface PendingNext<T> {
 
 const DONE: Result<never> = { done: true, value: undefined };
 
+/** A value of etcd may have 1.5 MiB. */
+const MAX_UNREAD_SIZE = 16 * 1024 * 1024;
+
 /** An iterator over what happens in etcd. Starts with the first `next()`; ends when the caller aborts or the cluster closes. */
 export class Feed<T> implements AsyncIterableIterator<T> {
   #unread: T[] = [];
+  #unreadSize = 0;
   /** Calls of `next()` that are still pending. */
   readonly #waiting: PendingNext<T>[] = [];
   /** The last item delivered, boxed: undefined (no leader) is an item, too. */
@@ -300,7 +306,7 @@ export class Feed<T> implements AsyncIterableIterator<T> {
       return Promise.reject(reason);
     }
     while (this.#unread.length > 0) {
-      const item = this.#unread.shift() as T;
+      const item = this.#shift();
       // Dropping the oldest items may have left two of the same in a row.
       if (this.#isNews(item)) return Promise.resolve(this.#deliver(item));
     }
@@ -339,7 +345,23 @@ export class Feed<T> implements AsyncIterableIterator<T> {
     const pending = this.#waiting.shift();
     if (pending) return pending.resolve(this.#deliver(item));
     this.#unread.push(item);
-    if (this.#unread.length > this.source.maxUnread) this.#unread.shift();
+    this.#unreadSize += this.#sizeOf(item);
+    while (this.#unread.length > this.source.maxUnread || this.#isTooLarge) this.#shift();
+  }
+
+  /** The last one stays. */
+  get #isTooLarge(): boolean {
+    return this.#unreadSize > MAX_UNREAD_SIZE && this.#unread.length > 1;
+  }
+
+  #shift(): T {
+    const item = this.#unread.shift() as T;
+    this.#unreadSize -= this.#sizeOf(item);
+    return item;
+  }
+
+  #sizeOf(item: T): number {
+    return this.source.size?.(item) ?? 0;
   }
 
   #isNews(item: T): boolean {
@@ -365,6 +387,7 @@ export class Feed<T> implements AsyncIterableIterator<T> {
     this.#state = "over";
     this.#failure = undefined;
     this.#unread = [];
+    this.#unreadSize = 0;
     this.#unlisten();
     this.#watch?.stop();
   }

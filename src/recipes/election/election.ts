@@ -160,7 +160,7 @@ export class Election {
    * Yields the current leader, then every change of leader or value, in order; undefined means that there is no leader.
    * It starts with the first `next()`, needs no session, and continues through outages of etcd: changes during an outage
    * follow after it, one by one. Changes that etcd has compacted, or lost in a restore from a backup, are collapsed into
-   * the latest state. The last 1000 unread items are kept. Leave the loop to stop.
+   * the latest state. The last 1000 unread items are kept, with values of 16 MiB at most. Leave the loop to stop.
    * On abort, or when the cluster is closed, the loop throws the reason.
    * @throws {EtcdRefusedError} from the loop, if etcd rejects the request.
    * @throws {TypeError | RangeError} at once, on bad options.

@@ -73,6 +73,7 @@ export class Observation extends Feed<Leader | undefined> {
       services,
       signal,
       maxUnread: MAX_UNREAD,
+      size: (leader) => leader?.value.length ?? 0,
       same: sameLeader,
       start: ({ item, failed }) =>
         new QueueWatch<KeyValue>(

@@ -117,6 +117,27 @@ describe("an observer", () => {
     await leadership.resign();
   });
 
+  test("keeps at most 16 MiB of the values that nobody has read, with the last one", async () => {
+    const name = "observe/large";
+    await using idle = reading(name);
+    await idle.next();
+    await using eager = reading(name);
+    await eager.next();
+    const large = Array.from({ length: 20 }, (_, n) => `${n}`.padEnd(1024 * 1024));
+    const leadership = await new Election(two.session, name).campaign("first");
+    // Only other clients write so much.
+    const base64 = (text: string) => Buffer.from(text).toString("base64");
+    const key = base64(leadership.key);
+    for (const value of large) {
+      await two.etcd.member.gateway("/v3/kv/put", { key, value: base64(value), ignore_lease: true });
+      while ((await eager.nextValue()) !== value);
+    }
+
+    expect(await values(idle.nextValue, 16)).toEqual(large.slice(-16));
+    await leadership.resign();
+    expect(await idle.next()).toBeUndefined();
+  });
+
   test("needs no session", async () => {
     await using cluster = connect({ hosts: two.etcd.endpoints });
     const before = await two.etcd.etcdctl(["lease", "list"]);

@@ -133,7 +133,8 @@ describe("an observer", () => {
       while ((await eager.nextValue()) !== value);
     }
 
-    expect(await values(idle.nextValue, 16)).toEqual(large.slice(-16));
+    const kept = (await values(idle.nextValue, 16)).map((value) => value?.trim());
+    expect(kept).toEqual(large.slice(-16).map((value) => value.trim()));
     await leadership.resign();
     expect(await idle.next()).toBeUndefined();
   });

@@ -25,7 +25,7 @@ const RUN_MS = 20_000;
 const LIBRARY = ["leasehold.js", "leasehold-core.js"];
 const RUN = ["cli", "cli-main", "cli-io", "cli-run", "cli-settings"].map((name) => `leasehold-${name}.js`);
 /** With room for growth; who raises one sees what it costs. */
-const MOST_KB = { library: 770, run: 69 };
+const MOST_KB = { library: 775, run: 69 };
 
 /** Prints the modules of Node.js that cost milliseconds, and are loaded after the import and after a lock over http://. */
 const LOADED = `

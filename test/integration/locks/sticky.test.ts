@@ -472,14 +472,17 @@ describe("a try of another session", () => {
   );
 
   test("takes a permit's key that has stayed for a lock of another kind, and leaves nothing", async () => {
-    const name = "tries/other-kinds";
-    await keep(name, () => new Semaphore(two.holder, name, 1, STICKY).acquire());
-    const before = await keysOf(name);
+    for (const [what, , tries] of TRIES.filter(([each]) => each !== "a permit")) {
+      const name = `tries-other-kinds/${slug(what)}`;
+      await keep(name, () => new Semaphore(two.holder, name, 1, STICKY).acquire());
+      const before = await keysOf(name);
 
-    for (const [what, , tries] of TRIES)
-      if (what !== "a permit") expect(await tries(two.session, name)).toBeUndefined();
+      expect(await tries(two.session, name)).toBeUndefined();
 
-    await expect.poll(() => keysOf(name)).toEqual(before);
+      // On a busy machine, its own session may see the try before that has left, and give the key back.
+      const left = async () => (await keysOf(name)).filter((key) => !before.includes(key));
+      await expect.poll(left).toEqual([]);
+    }
   });
 
   test.each(TRIES)(

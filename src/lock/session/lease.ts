@@ -185,7 +185,7 @@ class Closing {
     this.leases.add(lease);
     const revoking = revokeLease(services, leaseId, leaseEndsMs);
     await Promise.all([
-      // From then on, etcd puts none of them any more.
+      // After the revocation, etcd rejects their puts.
       revoking.then(() => deleteDelayKeys(services, unconfirmed, leaseEndsMs)),
       isIdle && lease.delay && revokeLease(services, lease.delay.leaseId, leaseEndsMs),
       // A revocation does not delete a key that a put without the lease has detached from it; and etcd refuses to revoke

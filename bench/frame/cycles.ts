@@ -64,13 +64,13 @@ export function besideLastSectionMs(own: readonly Cycle[], foreign: readonly Cyc
 /** What a process that locks and releases as fast as it can has noted within the span. */
 export function pairsOf(journal: readonly number[], { from, to }: Span) {
   const rows = Array.from({ length: journal.length / 3 }, (_, row) => {
-    const [at = 0, pairs = 0, tookNs = 0] = journal.slice(3 * row, 3 * row + 3);
-    return { at, pairs, tookNs };
+    const [at = 0, pairs = 0, pairNs = 0] = journal.slice(3 * row, 3 * row + 3);
+    return { at, pairs, pairNs };
   }).filter(({ at }) => at >= from && at < to);
   const [first, ...others] = rows;
   const count = others.reduce((sum, { pairs }) => sum + pairs, 0);
   const seconds = ((others.at(-1)?.at ?? NaN) - (first?.at ?? NaN)) / (1000 * MS);
-  return { rate: count / seconds, p50: median(others.map(({ tookNs }) => tookNs / 1000)) };
+  return { rate: count / seconds, p50: median(others.map(({ pairNs }) => pairNs / 1000)) };
 }
 
 export const perSecond = (count: number, { from, to }: Span) => count / ((to - from) / (1000 * MS));

@@ -298,7 +298,7 @@ export class MultiWaiter implements Dependent, AuditedWait {
         return entries;
       }
       // A call of this session may have taken one of the locks meanwhile.
-      for (const entry of entries) queueOf(entry).endTenures();
+      for (const entry of entries) queueOf(entry).tenures.end();
       this.#turns = new AllTurns(this.lease, entries);
       if (await this.#turns.granted) return entries;
     }

@@ -171,7 +171,7 @@ export class Joiner {
 
   /** An entry in each of several queues, granted if all queues were empty. */
   joinAll(wanted: JoinWanted): Promise<readonly Joined[]> {
-    for (const name of wanted.names) this.table.queue(name).endTenures();
+    for (const name of wanted.names) this.table.queue(name).tenures.end();
     return this.#put(wanted, JOIN_ALL);
   }
 

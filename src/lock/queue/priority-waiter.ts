@@ -282,7 +282,7 @@ export class PriorityWaiter implements Dependent, AuditedWait {
 
   /** Tries the lock, and puts a place if that is taken. */
   async #join(): Promise<JoinedEntry | undefined> {
-    await this.#queue.keptHaveLeft();
+    await this.#queue.tenures.keptHaveLeft();
     const queue = this.#queue;
     const { own } = queue;
     if (this.#gaveUp) return undefined;

@@ -12,20 +12,18 @@
 // again before later callers (`joinAnew`); etcd rejects something (`failed`); it gives up (`abandoned`); the session ends
 // (`Waiter.sessionEnded`).
 // Whatever entry is not wanted then is deleted by `leave`, which etcd must confirm, and whose answer wakes the next of ours. The entry of
-// a sticky lock may stay after a release, for the next of ours in line: see `Tenure`.
-import { KindMismatchError, QueueFullError, SupersededError } from "../../errors.js";
+// a sticky lock may stay after a release, for the next of ours in line: see `Tenures`.
+import { QueueFullError, SupersededError } from "../../errors.js";
 import type { KeyValue, Txn, TxnAnswer } from "../../etcd/port.js";
 import type { CallPolicy } from "../../etcd/retry.js";
-import { parseEntryValue, pathOf, sessionRange } from "../../keys.js";
-import type { CheckedLocal, CheckedLock } from "../../base/options/lock.js";
+import { pathOf, sessionRange } from "../../keys.js";
+import type { CheckedLock } from "../../base/options/lock.js";
 import type { KeptSnapshot } from "../../base/telemetry/inspect.js";
 import { deleteAbout, deleteDelayKey } from "../session/cleanup.js";
 import { KeyWatchSchedule, PlaceAudit } from "../session/key-audit.js";
 import type { Lease } from "../session/lease.js";
 import { pause } from "../../base/util/clock.js";
 import { inOwnContext } from "../../base/util/own-context.js";
-import { settleWithin } from "../../base/util/settle.js";
-import { LOOK_MS } from "./demand.js";
 import { type JoinedEntry, kindOf, type QueueEntry } from "./entry.js";
 import { type Beside, type Joined, Joiner, type JoinWanted } from "./join.js";
 import {
@@ -41,24 +39,13 @@ import {
 import { PredecessorWait } from "./predecessor-wait.js";
 import type { PriorityLine } from "./priority-waiter.js";
 import { KeyNumbers, SessionEntries } from "./session-entries.js";
-import { Stickiness, Tenure } from "./tenure.js";
+import { askFor, mayBeKept, Stickiness, Tenures } from "./tenure.js";
 import type { Superseding } from "./superseding.js";
 import { announceGrantTxn, downgradeTxn, leaveTxn } from "./txns.js";
 import { LocalLine, LocalSuccessors, Waiter, type WaiterOptions } from "./waiter.js";
 
-const NO_TENURES: readonly Tenure[] = [];
-
 /** More waiting entries of one session under one name only slow down etcd's sorted ranges: the other callers wait here. */
 const MAX_WAITING = 100;
-
-/** A try waits so long for a key that its session may give back, or for so many round trips. */
-const ASK_MS = 50;
-const ASK_ROUND_TRIPS = 4;
-/** Nobody outside sees this error. */
-const NOT_GIVEN_BACK = new Error("the key was not given back");
-
-/** The key of another session's sticky lock. */
-const mayBeKept = ({ value }: KeyValue): boolean => parseEntryValue(value).sticky === true;
 
 /** Requests that leave so long apart are executed in their order, nearly always. */
 const ORDERED_MS = 2;
@@ -78,10 +65,9 @@ export class Queue {
   /** The name as its keys begin. */
   readonly path: string;
   readonly #line = new LocalLine();
+  readonly tenures = new Tenures(this, this.#line);
   readonly #followers = new LocalSuccessors();
   #leaving: Map<QueueEntry, Promise<unknown>> | undefined;
-  /** The keys that may stay with the session, or do. */
-  #tenures: readonly Tenure[] = NO_TENURES;
   /** Calls that are not served in the order of their keys. */
   prioritized: PriorityLine | undefined;
   #joining = false;
@@ -108,16 +94,14 @@ export class Queue {
     }
     this.lease.waits.add(waiter);
     this.#line.add(waiter);
-    // It waits for the key of a tenure, or for its end.
-    if (!waiter.sticky || this.#tenures.some(({ entry }) => entry.mode !== waiter.mode)) this.endTenures();
+    this.tenures.endUnlessOf(waiter);
     if (!this.#refuseFull(waiter, this.#waitingHere)) this.#joinNext(waiter);
     return waiter;
   }
 
   /** Callers of this session that wait, or will, before the last in line: not those whose join may find a free lock. */
   get #waitingHere(): number {
-    const waitForKey = this.#tenures.some(({ entry }) => !entry.mode.shared);
-    if (this.#waiting >= MAX_WAITING || waitForKey) return this.#waiting + this.#line.size - 1;
+    if (this.#waiting >= MAX_WAITING || this.tenures.areAwaited) return this.#waiting + this.#line.size - 1;
     return this.#waiting - (this.#joining ? 1 : 0);
   }
 
@@ -135,10 +119,10 @@ export class Queue {
       const kept = !beside && options?.sticky ? this.takeKept(mode) : undefined;
       if (kept) return kept;
       // That the lock is taken may be enough to `beside`: a key that nobody has must not be the reason.
-      if (beside) await this.keptHaveLeft();
-      else this.#endKept();
+      if (beside) await this.tenures.keptHaveLeft();
+      else this.tenures.endKept();
       // Entries of ours whose deletion is under way would make the try fail. To `beside`, that answer may be enough.
-      if (this.#leaving && !beside) await Promise.allSettled(this.#leaving.values());
+      if (this.#leaving && !beside) await this.left();
       this.lease.assertOpen();
       const sticky =
         options?.sticky === true && !beside && this.owner.stickiness.begins(this.name, !!options.local);
@@ -150,43 +134,17 @@ export class Queue {
         const trying = this.owner.joiner.tryJoin(this, beside ? wanted : { ...wanted, onTaken });
         const joined = await this.lease.inFlight.track(trying);
         if (joined && this.lease.over) throw this.lease.signal.reason as Error;
-        if (!joined) return inTheWay && (await this.#ask(inTheWay, call, endMs - clock.monotonic()));
+        if (!joined) {
+          // Another caller of ours has asked.
+          if (!inTheWay || this.#joining || this.#waiting > 0) return undefined;
+          return await askFor(this, call, { key: inTheWay, leftMs: endMs - clock.monotonic() });
+        }
         if (this.grant(joined.entry, joined.result, options)) return joined.entry;
         this.#placeGone(joined.entry);
       }
     } finally {
       this.#trying--;
       this.forgetIfIdle();
-    }
-  }
-
-  /**
-   * Nobody may have the key that is in the way, and a join makes its session give it back. Whether somebody has it shows only in the time
-   * that this takes. The same key is not asked for again at once: it leaves with its hold, unless its session has missed the question.
-   */
-  async #ask(
-    { createRevision }: KeyValue,
-    call: JoinOptions,
-    leftMs: number,
-  ): Promise<JoinedEntry | undefined> {
-    const { services } = this.lease;
-    const answeredMs = Math.max(ASK_MS, ASK_ROUND_TRIPS * services.client.hosts.roundTripMs);
-    const shared = call.mode?.permits !== undefined;
-    const timeoutMs = Math.min(leftMs / 2, shared ? answeredMs + LOOK_MS : answeredMs);
-    // Another caller of ours has asked.
-    if (this.#joining || this.#waiting > 0) return undefined;
-    if (!this.owner.stickiness.mayAsk(this.name, createRevision)) return undefined;
-    const waiter = this.join(call);
-    try {
-      return await settleWithin(waiter.granted, { signal: undefined, timeoutMs }, services, {
-        onTimeout: () => NOT_GIVEN_BACK,
-        onGiveUp: () => waiter.giveUp(),
-        onUnwanted: (entry) => this.leaveInBackground(entry),
-      });
-    } catch (error) {
-      // To a try, a lock of another kind is taken, too.
-      if (error === NOT_GIVEN_BACK || error instanceof KindMismatchError) return undefined;
-      throw error;
     }
   }
 
@@ -201,7 +159,7 @@ export class Queue {
     this.lease.inFlight.begin();
     const leaving = this.#leave(entry, by);
     (this.#leaving ??= new Map()).set(entry, leaving);
-    this.#endTenure(entry);
+    this.tenures.forget(entry);
     return leaving;
   }
 
@@ -220,7 +178,8 @@ export class Queue {
   /** `own`: of the call that runs this. The others must not join in its async context. */
   #joinNext(own?: Waiter): void {
     // A key that is given back in it lets the next one join.
-    if (this.#serveLine() || this.#joining || this.#waiting >= MAX_WAITING || this.#waitsForPass) return;
+    if (this.tenures.serveLine() || this.#joining || this.#waiting >= MAX_WAITING) return;
+    if (this.tenures.lineWaitsForPass) return;
     const waiter = this.#line.next();
     if (!waiter) return this.forgetIfIdle();
     this.#joining = true;
@@ -230,79 +189,27 @@ export class Queue {
     void (waiter === own ? this.#join(waiter) : inOwnContext(() => this.#join(waiter)));
   }
 
-  /** Gives the keys that the session keeps to the first in line. True if the next one waits for one of them. */
-  #serveLine(): boolean {
-    for (;;) {
-      const { first } = this.#line;
-      if (this.#tenures.length === 0 || !first?.sticky) return false;
-      const entry = this.takeKept(first.mode);
-      if (!entry) return this.#tenures.some((tenure) => tenure.entry.mode === first.mode && tenure.hasLine);
-      this.#line.next();
-      this.lease.waits.delete(first);
-      first.options.onAhead?.(0);
-      first.succeed(entry);
-      first.options.onJoined?.();
-    }
-  }
-
-  /** With `local`, one caller waits in the queue, and then passes the lock on to the others: with keys of their own, they would wait for those. */
-  get #waitsForPass(): boolean {
-    const { first } = this.#line;
-    if (!first?.local || first.mode.shared) return false;
-    const isBehind = this.own.staying.some(
-      ({ held, sticky, mode }) => !held && sticky && mode === first.mode,
-    );
-    return isBehind && this.#line.isLocal(first.mode);
-  }
-
   /** The key that the session keeps begins to hold again, without a request. */
   takeKept(mode: LockMode = exclusive): JoinedEntry | undefined {
-    const tenure = this.#tenures.find((each) => each.mayBeTaken && each.entry.mode === mode);
-    if (!tenure) return undefined;
-    // After a suspend, a renewal decides whether the key is still there: a join waits for that.
-    if (!this.lease.open || this.lease.standing !== "held") return void tenure.end();
-    tenure.take();
-    if (this.grant(tenure.entry, GRANTED)) return tenure.entry;
-    tenure.end();
-    return void this.#placeGone(tenure.entry);
+    const entry = this.tenures.take(mode);
+    if (!entry || this.grant(entry, GRANTED)) return entry;
+    this.tenures.of(entry)?.end();
+    return void this.#placeGone(entry);
   }
 
   /** The hold of an entry was released. False, and nothing is done, if the entry must leave. */
   keep(entry: JoinedEntry): boolean {
-    const tenure = this.#tenures.find((each) => each.entry === entry);
     // Whoever of ours waits in the queue, also a `lockAll`, waits for the end of the entry.
     const isAwaited = this.#joining || this.#waiting > 0 || this.own.joined.some(({ held }) => !held);
-    if (!tenure || isAwaited || entry.knownGone || !this.lease.open) return false;
-    if (!tenure.released(this.isNextFor(entry))) return false;
+    if (isAwaited || entry.knownGone || !this.lease.open) return false;
+    if (!this.tenures.released(entry)) return false;
     entry.unused();
     this.#joinNext();
     return true;
   }
 
-  /** Whether the first in line may take this key. */
-  isNextFor({ mode }: JoinedEntry): boolean {
-    const { first } = this.#line;
-    return first?.sticky === true && first.mode === mode;
-  }
-
-  /** Keys that nobody has leave now, and those of holds with their release. */
-  endTenures(): void {
-    for (const tenure of this.#tenures) tenure.end();
-  }
-
-  #endKept(): void {
-    for (const tenure of this.#tenures) if (tenure.kept) tenure.end();
-  }
-
-  /** Ends the kept keys, and resolves when they have left. Never rejects. */
-  async keptHaveLeft(): Promise<void> {
-    if (!this.#tenures.some(({ kept }) => kept)) return;
-    this.#endKept();
-    await Promise.allSettled([...(this.#leaving?.values() ?? [])]);
-  }
-
   /** A key that nobody has leaves. */
-  giveBack({ entry }: Tenure): void {
+  giveBack(entry: JoinedEntry): void {
     if (this.lease.signal.aborted) this.#removed(entry);
     else this.leaveInBackground(entry);
   }
@@ -318,15 +225,15 @@ export class Queue {
     this.owner.stickiness.contended(this.name);
   }
 
+  /** Resolves when the deletions that are under way are answered. Never rejects. */
+  left(): Promise<unknown> {
+    return Promise.allSettled([...(this.#leaving?.values() ?? [])]);
+  }
+
   /** Entries whose put may be under way, or executed without an answer. */
   get unconfirmed(): readonly QueueEntry[] {
     const leaving = [...(this.#leaving?.keys() ?? [])];
     return [...this.own.joining, ...leaving.filter(({ revision }) => revision === undefined)];
-  }
-
-  /** What the session keeps of this name. */
-  get tenures(): readonly Tenure[] {
-    return this.#tenures;
   }
 
   /** Each promise costs the path to the lock: `then` is one, an async function would be two. */
@@ -385,7 +292,7 @@ export class Queue {
    * first in 85 of 100 cases, as each has a goroutine of its own; if they arrive 2 ms apart, in one of 100 (measured, etcd 3.4).
    */
   async #joinAfterLeaves(wanted: JoinWanted): Promise<readonly Joined[]> {
-    const left = Promise.allSettled([...(this.#leaving?.values() ?? [])]);
+    const left = this.left();
     // A bounded join must not count them.
     if (wanted.maxWaiting === undefined)
       await Promise.race([left, pause(this.lease.services.clock, ORDERED_MS)]);
@@ -421,7 +328,7 @@ export class Queue {
 
   #wait(waiter: Waiter, entry: JoinedEntry, result: Behind | Unknown): void {
     // A permit that stays, and could not be taken yet, may be the one that it waits for.
-    this.#endKept();
+    this.tenures.endKept();
     const below = this.own.followedBy(entry);
     const mismatch = below && this.own.mismatch(waiter.kind, [below]);
     if (mismatch) return this.failed(waiter, entry, mismatch);
@@ -477,7 +384,7 @@ export class Queue {
     if (entry.knownGone) return false;
     entry.beginsToHold();
     if (entry.sticky && entry.turn === 1 && (options?.local || !this.owner.stickiness.isPaused(this.name)))
-      this.#beginTenure(entry, options?.local);
+      this.tenures.begin(entry, options?.local);
     if (entry.mode.announcesGrant && !visible) this.#announceGrant(entry);
     let together = false;
     for (const [waiter, next] of this.#followers.of(entry)) {
@@ -489,12 +396,6 @@ export class Queue {
     }
     if (together) inOwnContext(() => void this.#grantTogether(entry));
     return true;
-  }
-
-  /** Another session may ask for the key from the first moment on. */
-  #beginTenure(entry: JoinedEntry, local: CheckedLocal | undefined): void {
-    const tenure = inOwnContext(() => new Tenure(entry, this, local));
-    this.#tenures = [...this.#tenures, tenure];
   }
 
   /**
@@ -537,7 +438,7 @@ export class Queue {
   async downgrade(entry: JoinedEntry): Promise<boolean> {
     entry.downgrades();
     // Its key leaves with the release: no writer may take it.
-    this.#tenures.find((tenure) => tenure.entry === entry)?.end();
+    this.tenures.of(entry)?.end();
     const { lease } = this;
     const policy = {
       ...lease.policy(`downgrade the lock "${this.name}" to a reader`),
@@ -637,15 +538,8 @@ export class Queue {
       if (isFirst?.(next)) this.turnCame(waiter, next);
       else this.#wait(waiter, next, UNKNOWN);
     }
-    this.#endTenure(entry);
+    this.tenures.forget(entry);
     this.#joinNext();
-  }
-
-  #endTenure(entry: QueueEntry): void {
-    const tenure = this.#tenures.find((each) => each.entry === entry);
-    if (!tenure) return;
-    this.#tenures = this.#tenures.filter((each) => each !== tenure);
-    tenure.end();
   }
 
   forgetIfIdle(): void {
@@ -689,7 +583,7 @@ export class LockTable {
   /** The keys that no caller has, for a snapshot. */
   kept(): readonly KeptSnapshot[] {
     const { leaseId } = this.lease;
-    const kept = [...this.#queues.values()].flatMap(({ tenures }) => tenures.filter((each) => each.kept));
+    const kept = [...this.#queues.values()].flatMap(({ tenures }) => tenures.kept);
     return kept.map(({ entry: { kind, name, key, revision }, idleMs }) => ({
       ...{ kind, name, leaseId, key, revision, idleMs },
     }));
@@ -697,7 +591,7 @@ export class LockTable {
 
   /** The keys that no caller has leave now, and those of holds with their release. */
   endTenures(): void {
-    for (const queue of [...this.#queues.values()]) queue.endTenures();
+    for (const queue of [...this.#queues.values()]) queue.tenures.end();
   }
 
   queue(name: string): Queue {

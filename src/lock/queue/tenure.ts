@@ -21,9 +21,16 @@
 // or milliseconds have passed.
 import type { CheckedLocal } from "../../base/options/lock.js";
 import type { Timed, Timers } from "../../base/util/timers.js";
-import { Demand } from "./demand.js";
-import type { JoinedEntry } from "./entry.js";
-import type { Queue } from "./queue.js";
+import { inOwnContext } from "../../base/util/own-context.js";
+import { settleWithin } from "../../base/util/settle.js";
+import { KindMismatchError } from "../../errors.js";
+import type { KeyValue } from "../../etcd/port.js";
+import { parseEntryValue } from "../../keys.js";
+import { Demand, LOOK_MS } from "./demand.js";
+import type { JoinedEntry, QueueEntry } from "./entry.js";
+import type { LockMode } from "./lock-mode.js";
+import type { JoinOptions, Queue } from "./queue.js";
+import type { LocalLine, Waiter } from "./waiter.js";
 
 /** It bounds the watches of names that nobody uses any more, and the damage of a lost event: a key in use is read so often. */
 const MAX_KEPT_MS = 300_000;
@@ -133,7 +140,7 @@ export class Tenure implements Timed {
   demanded(isShown = false): void {
     if (this.#passesUntil === Infinity) this.#asked();
     if (isShown) this.#shown();
-    if (this.kept && (this.#clear || !this.queue.isNextFor(this.entry))) this.#goOn();
+    if (this.kept && (this.#clear || !this.queue.tenures.isNextFor(this.entry))) this.#goOn();
   }
 
   /** Another session has. From here on, `local` counts. */
@@ -168,8 +175,154 @@ export class Tenure implements Timed {
     this.#passes = 0;
     this.#timers.delete(this);
     this.#demand.ended(this);
-    if (kept) this.queue.giveBack(this);
+    if (kept) this.queue.giveBack(this.entry);
     else this.queue.lineMayGoOn();
+  }
+}
+
+const NONE: readonly Tenure[] = [];
+
+/** The keys of one session in one queue that stay after a release, or may, and the callers of this process that wait for them. */
+export class Tenures {
+  #all: readonly Tenure[] = NONE;
+
+  constructor(
+    private readonly queue: Queue,
+    private readonly line: LocalLine,
+  ) {}
+
+  of(entry: QueueEntry): Tenure | undefined {
+    return this.#all.find((each) => each.entry === entry);
+  }
+
+  /** Those that nobody has. */
+  get kept(): readonly Tenure[] {
+    return this.#all.filter(({ kept }) => kept);
+  }
+
+  /** Callers of this process wait for one of these keys, and not in the queue. */
+  get areAwaited(): boolean {
+    return this.#all.some(({ entry }) => !entry.mode.shared);
+  }
+
+  /** An entry holds. Another session may ask for its key from the first moment on. */
+  begin(entry: JoinedEntry, local: CheckedLocal | undefined): void {
+    const tenure = inOwnContext(() => new Tenure(entry, this.queue, local));
+    this.#all = [...this.#all, tenure];
+  }
+
+  /** A key that nobody has, for a caller that is to hold by it. */
+  take(mode: LockMode): JoinedEntry | undefined {
+    const tenure = this.#all.find((each) => each.mayBeTaken && each.entry.mode === mode);
+    if (!tenure) return undefined;
+    const { lease } = this.queue;
+    // After a suspend, a renewal decides whether the key is still there: a join waits for that.
+    if (!lease.open || lease.standing !== "held") return void tenure.end();
+    tenure.take();
+    return tenure.entry;
+  }
+
+  /** The hold of an entry was released: whether its key stays. */
+  released(entry: JoinedEntry): boolean {
+    return this.of(entry)?.released(this.isNextFor(entry)) ?? false;
+  }
+
+  /** Whether the first in line may take this key. */
+  isNextFor({ mode }: JoinedEntry): boolean {
+    const { first } = this.line;
+    return first?.sticky === true && first.mode === mode;
+  }
+
+  /** Gives the keys that nobody has to the first in line. True if the next one waits for one of them. */
+  serveLine(): boolean {
+    for (;;) {
+      const { first } = this.line;
+      if (this.#all.length === 0 || !first?.sticky) return false;
+      const entry = this.queue.takeKept(first.mode);
+      if (!entry) return this.#all.some((tenure) => tenure.entry.mode === first.mode && tenure.hasLine);
+      this.line.next();
+      this.queue.lease.waits.delete(first);
+      first.options.onAhead?.(0);
+      first.succeed(entry);
+      first.options.onJoined?.();
+    }
+  }
+
+  /** With `local`, one caller waits in the queue, and then passes the lock on to the others: with keys of their own, they would wait for those. */
+  get lineWaitsForPass(): boolean {
+    const { first } = this.line;
+    if (!first?.local || first.mode.shared) return false;
+    const isBehind = this.queue.own.staying.some(
+      ({ held, sticky, mode }) => !held && sticky && mode === first.mode,
+    );
+    return isBehind && this.line.isLocal(first.mode);
+  }
+
+  /** A caller comes that waits for the key of a tenure, or for its end. */
+  endUnlessOf({ sticky, mode }: Waiter): void {
+    if (!sticky || this.#all.some(({ entry }) => entry.mode !== mode)) this.end();
+  }
+
+  /** Keys that nobody has leave now, and those of holds with their release. */
+  end(): void {
+    for (const tenure of this.#all) tenure.end();
+  }
+
+  endKept(): void {
+    for (const tenure of this.#all) if (tenure.kept) tenure.end();
+  }
+
+  /** Ends the kept keys, and resolves when they have left. Never rejects. */
+  async keptHaveLeft(): Promise<void> {
+    if (this.kept.length === 0) return;
+    this.endKept();
+    await this.queue.left();
+  }
+
+  /** An entry leaves, or is gone. */
+  forget(entry: QueueEntry): void {
+    const tenure = this.of(entry);
+    if (!tenure) return;
+    this.#all = this.#all.filter((each) => each !== tenure);
+    tenure.end();
+  }
+}
+
+/** A try waits so long for a key that its session may give back, or for so many round trips. */
+const ASK_MS = 50;
+const ASK_ROUND_TRIPS = 4;
+/** Nobody outside sees this error. */
+const NOT_GIVEN_BACK = new Error("the key was not given back");
+
+/** The key of another session's sticky lock. */
+export const mayBeKept = ({ value }: KeyValue): boolean => parseEntryValue(value).sticky === true;
+
+/**
+ * For a try that finds the key of another session's sticky lock. Nobody may have it, and a join makes its session give it back. Whether
+ * somebody has it shows only in the time that this takes. The same key is not asked for again at once: it leaves with its hold, unless its
+ * session has missed the question.
+ */
+export async function askFor(
+  queue: Queue,
+  call: JoinOptions,
+  { key, leftMs }: { readonly key: KeyValue; readonly leftMs: number },
+): Promise<JoinedEntry | undefined> {
+  const { services, locks } = queue.lease;
+  const answeredMs = Math.max(ASK_MS, ASK_ROUND_TRIPS * services.client.hosts.roundTripMs);
+  const shared = call.mode?.permits !== undefined;
+  const timeoutMs = Math.min(leftMs / 2, shared ? answeredMs + LOOK_MS : answeredMs);
+  if (!locks?.stickiness.mayAsk(queue.name, key.createRevision)) return undefined;
+  const waiter = queue.join(call);
+  try {
+    return await settleWithin(waiter.granted, { signal: undefined, timeoutMs }, services, {
+      onTimeout: () => NOT_GIVEN_BACK,
+      onGiveUp: () => waiter.giveUp(),
+      onUnwanted: (entry) => queue.leaveInBackground(entry),
+    });
+  } catch (error) {
+    // To a try, a lock of another kind is taken, too.
+    if (error === NOT_GIVEN_BACK || error instanceof KindMismatchError) return undefined;
+    throw error;
   }
 }
 

@@ -186,6 +186,16 @@ export type RefusalReason = "unauthenticated" | "permission" | "quota" | "tls" |
 /**
  * etcd rejected the request and would reject it again (wrong password, no permission, quota), or every host rejected it
  * for its own reason (`tls` or `member`). The request is not retried. docs/troubleshooting.md lists etcd's texts.
+ *
+ * It ends `lock()`, a call that waits, `Session.open` and `observe()`, and what they have put is deleted. A release and cleanups try again,
+ * with pauses of up to 1 s, while the lease lives. A full database rejects no reads, so calls that wait go on.
+ *
+ * Only etcd's own text rejects a request. After a web server's 401 or 404, a gateway's text, an untrusted certificate or an answer of
+ * another etcd cluster, the next host is asked. When every host has answered so, after three attempts at least, the call rejects; `reason`
+ * is `tls`, `permission` or `unauthenticated` if all hosts agree, else `member`. Resets, closed connections, HTTP 429 and 5xx, and what
+ * can't be decoded count as no answer. A host that asks for a client certificate, then closes without a word, counts as `tls` until a host
+ * has answered, and then as unreachable; with the transport "etcd3" it always is. Texts of etcd that are not in that list, with the code of
+ * a rejection, and `grpc: received message larger than max` are `other`: etcd has perhaps executed the request.
  */
 export class EtcdRefusedError extends LeaseholdError {
   readonly code = "ETCD_REFUSED";
@@ -494,7 +504,7 @@ export class ShardCountError extends LeaseholdError {
 /**
  * Why a leadership was not handed over. `not_found`: no such candidate waits, or none with that owner is transferable. `is_leader`: the
  * leader itself was named. `not_transferable`: the candidate doesn't say that it may be named. `blocked`: a candidate that can't be moved
- * stands before it, such as one of Go's client.
+ * stands before it, such as one of Go's client: wait until that one has led, or end it.
  */
 export type TransferRefusal = "not_found" | "is_leader" | "not_transferable" | "blocked";
 

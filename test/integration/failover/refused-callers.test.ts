@@ -1,4 +1,4 @@
-// What a rejection does to each call, as "Edge cases" of docs/troubleshooting.md says, on a real etcd behind a proxy that sends it.
+// What a rejection does to each call, as the docstring of EtcdRefusedError says, on a real etcd behind a proxy that sends it.
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { connect, Election, Mutex, Session } from "../../../src/index.js";
 import { type EtcdCluster, startEtcd } from "../../support/etcd/etcd.js";

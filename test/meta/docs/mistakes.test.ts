@@ -3,11 +3,9 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import path from "node:path";
 import { type EtcdCluster, startEtcd } from "../../support/etcd/etcd.js";
-import { makeAuthority, writeServerFiles } from "../../support/fixtures/certificates.js";
 import { buildPackage } from "../../support/fixtures/examples.js";
 import { fileOf, isProgram, MISTAKES, type Part, partsOf, programOf } from "../../support/fixtures/pages.js";
 import { compileTogether, type Objection, UserProject } from "../../support/fixtures/user-project.js";
-import { startWithUsers, type UserEtcd, WORKER } from "../../support/fixtures/users.js";
 
 const PAGE = "docs/troubleshooting.md";
 const AT_ONCE = 3;
@@ -20,49 +18,27 @@ const blocksOf = (section: Part, mark: RegExp) =>
 const quotedIn = (section: Part) =>
   section.blocks.filter(({ language }) => language === "text").flatMap(({ code }) => code.trim().split("\n"));
 
-const authority = makeAuthority("the authority");
-let files: Awaited<ReturnType<typeof writeServerFiles>>;
-let plain: EtcdCluster;
-let secure: UserEtcd;
+let etcd: EtcdCluster;
 let project: UserProject;
 let objections: Objection[];
-/** What the programs of a section printed, by its title. */
+/** What the wrong program of a section printed, by its title. */
 const printed = new Map<string, string>();
 
-/** The programs of a section, in order. */
-const namesOf = (section: Part) =>
-  blocksOf(section, /^(wrong|then)/).map((_, n) => `${fileOf(section.title)}-${n}`);
+const programsOf = (section: Part): [name: string, code: string][] =>
+  blocksOf(section, /^wrong/).map(({ code, info }) => [
+    fileOf(section.title),
+    programOf({ code, open: info.endsWith("open") }, etcd.endpoints),
+  ]);
 
-function programsOf(section: Part): [name: string, code: string][] {
-  const names = namesOf(section);
-  return blocksOf(section, /^(wrong|then)/).map(({ code, info }, n) => {
-    const { endpoints } = code.includes("https:") ? secure : plain;
-    return [names[n] ?? "", programOf({ code, open: info.endsWith("open") }, endpoints)];
-  });
-}
-
-async function runSection(section: Part): Promise<void> {
-  const texts: string[] = [];
-  for (const name of namesOf(section)) {
-    const { stdout, stderr } = await project.run(name, { ETCD_PASSWORD: WORKER.password });
-    texts.push(stdout, stderr);
-  }
-  printed.set(section.title, texts.join("\n"));
+async function runSection({ title }: Part): Promise<void> {
+  const { stdout, stderr } = await project.run(fileOf(title));
+  printed.set(title, `${stdout}\n${stderr}`);
 }
 
 beforeAll(async () => {
   buildPackage();
-  files = await writeServerFiles(authority, authority.issue("etcd"));
-  [plain, secure] = await Promise.all([
-    startEtcd(),
-    startWithUsers({ clientTls: { ...files, clientCertAuth: true } }),
-  ]);
+  etcd = await startEtcd();
   project = new UserProject();
-  const { certificate, key } = authority.issue("a client");
-  project.write("ca.pem", authority.certificate);
-  project.write("another-ca.pem", makeAuthority("another authority").certificate);
-  project.write("client.pem", certificate);
-  project.write("client-key.pem", key);
   objections = compileTogether([{ project, programs: new Map(sections.flatMap(programsOf)) }]);
   const waiting = [...sections];
   const runNext = async (): Promise<void> => {
@@ -72,7 +48,7 @@ beforeAll(async () => {
 }, 200_000);
 afterAll(async () => {
   project?.[Symbol.dispose]();
-  await Promise.all([plain?.stop(), secure?.stop(), files?.remove()]);
+  await etcd?.stop();
 });
 
 /** "…" stands for any text within a line. */
@@ -106,8 +82,7 @@ test("each mistake of the page is quoted from one section's programs, and each s
   const quoted = rows.map(({ wrong, right }) =>
     sections
       .filter(
-        (section) =>
-          has(blocksOf(section, /^(wrong|then)/), wrong) && has(section.blocks.filter(isProgram), right),
+        (section) => has(blocksOf(section, /^wrong/), wrong) && has(section.blocks.filter(isProgram), right),
       )
       .map(({ title }) => title),
   );

@@ -13,7 +13,7 @@ export interface RenewalReport {
   readonly sinceLastRenewalMs: number;
   /**
    * Milliseconds of that time, at least, in which this process did not run its timers: suspended, paused, or a blocked
-   * event loop. 0 if none of its timers was more than 50 ms late.
+   * event loop. It is the lateness of the session's own timers, so up to half of the TTL may be missing. 0 if none was more than 50 ms late.
    */
   readonly stalledMs: number;
   /** The last failure of each member in that time, by host; an EtcdRefusedError if etcd refuses to renew the lease. */
@@ -318,7 +318,8 @@ export class LockLostError extends LeaseholdError {
     readonly key: string,
     /**
      * "deleted": the key is gone. Whether it went with its lease, etcd says a round trip later, for which the signal doesn't wait. If
-     * so, this becomes "revoked" or "expired" then, and `cause` the SessionLostError.
+     * so, this becomes "revoked" or "expired" then, and `cause` the SessionLostError. If no renewal is answered after a suspend, a missing
+     * key counts as "expired".
      */
     readonly loss: Loss,
     cause?: Error,

@@ -67,7 +67,10 @@ function checkKeyPrefix(value: unknown): string {
   return value;
 }
 
-/** A logger: `console`, which gets no lines of the level debug, one of pino or winston, or any object with these methods. */
+/**
+ * A logger: `console`, one of pino or winston, or any object with these methods. `console` gets no lines of the level debug: for them, give
+ * `{ warn: console.warn, error: console.error, debug: console.debug }`.
+ */
 export interface Logger {
   debug?(line: string): unknown;
   info?(line: string): unknown;
@@ -77,7 +80,7 @@ export interface Logger {
 
 export type LogLevel = keyof Logger;
 
-/** What a line of the log says, as data: JSON can hold each value. */
+/** What a line of the log says, as data: JSON can hold each value. Names and owners are not escaped. */
 export interface LogRecord {
   readonly level: LogLevel;
   /** What happened, such as "lock.lost": one of the table in docs/observability.md. */

@@ -14,7 +14,13 @@ import type {
   ShardMessage,
 } from "./messages.js";
 
-/** Events and names of a channel, as a subscriber passes them to `node:diagnostics_channel`. */
+/**
+ * The names of the channels, as a subscriber passes them to `node:diagnostics_channel`. They and the fields of messages change only in a
+ * major version; more may be added. What a subscriber throws is an `uncaughtException`, as on every channel, and does not disturb the lock.
+ *
+ * Acquisitions, rejoins, releases, and the beginning of a candidacy and of a term are published in the async context of their call, as is
+ * `leasehold.call` for a request that the call sends itself. All else is published in the context in which leasehold was imported.
+ */
 export const CHANNELS = {
   acquire: "leasehold.acquire",
   call: "leasehold.call",
@@ -39,7 +45,10 @@ export interface TypedChannel<M> extends Omit<Channel<unknown, M>, "publish" | "
 
 type TracingEvent = "start" | "end" | "asyncStart" | "asyncEnd" | "error";
 
-/** A tracing channel whose five channels know the type of their messages. */
+/**
+ * A tracing channel whose five channels know the type of their messages. It publishes `start` and `asyncEnd`, and `error` before that if
+ * the call rejects; `result` is never set.
+ */
 export type TypedTracingChannel<M extends object> = Omit<TracingChannel<unknown, M>, TracingEvent> &
   Readonly<Record<TracingEvent, TypedChannel<M>>>;
 

@@ -25,7 +25,7 @@ export interface LockMessage extends ClusterMessage {
 }
 
 /**
- * How a call ended. `busy`: a `try…` call found the lock taken. `aborted`: by the caller's signal. `session_closed`: this process
+ * How a call ended. `busy`: the call did not wait, and the lock was taken, or its queue was full. `aborted`: by the caller's signal. `session_closed`: this process
  * closed the session, the cluster or the ClusterLockManager. `error`: any other rejection.
  */
 export type AcquireOutcome =
@@ -33,7 +33,8 @@ export type AcquireOutcome =
 
 /**
  * A message of the tracing channel `leasehold.acquire`: one call that takes a lock. The same object goes to every event of the call.
- * The fields below `label` are undefined until they are known: read them in `asyncEnd`.
+ * The fields below `label` are undefined until they are known: read them in `asyncEnd`. A call that rejoins has one message, with the
+ * `waitedMs` of all attempts. Bad arguments and a reentrant `withLock` publish nothing.
  */
 export interface AcquireMessage extends LockMessage {
   /** Whether the call does not wait for its turn: `tryLock` and the like. */
@@ -61,7 +62,7 @@ export interface AcquireMessage extends LockMessage {
 }
 
 /**
- * A message of the tracing channel `leasehold.call`: one call to etcd, with all of its attempts. Fields are undefined until they
+ * A message of the tracing channel `leasehold.call`: one call to etcd, with all of its attempts, but not a stream. Fields are undefined until they
  * are known: see `asyncEnd`.
  */
 export interface CallMessage extends ClusterMessage {
@@ -110,7 +111,7 @@ export interface HoldLongMessage extends LockMessage {
 
 /**
  * A message of the channel `leasehold.rejoin`: a call with `rejoin`, or a request of a ClusterLockManager, begins again and joins the
- * queue at its end, because its session has ended or no session could be opened.
+ * queue at its end, because its session has ended or no session could be opened. It is published before the pause.
  */
 export interface RejoinMessage extends LockMessage {
   /** Owner and lease of the last session that it had, if any. */
@@ -202,7 +203,8 @@ export interface ElectionMessage extends ClusterMessage {
  * A message of the channel `leasehold.shard`: what happened to a shard that this process owns. `owned`: its lock was granted, and the work
  * begins. `moving`: the signal of the work has aborted, since another member takes over, or this one leaves. `moved`: the work has settled, and the lock is
  * released. `lost`: the lock was lost, also while the shard was moving. `stuck`: the work has not settled `drainMs` after its signal, and the shard
- * stays. `failed`: the work has failed so often that this member leaves the shard to others for a minute.
+ * stays. `failed`: the work has failed so often that this member leaves the shard to others for a minute. The lock of a shard publishes an
+ * acquisition and the end of a hold, too.
  */
 export interface ShardMessage extends ClusterMessage {
   /** The name of the group. */

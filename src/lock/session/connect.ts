@@ -111,7 +111,10 @@ export interface ConnectOptions {
   readonly session?: SessionOptions | undefined;
   /**
    * Gets one line, one string, for each episode: jeopardy, loss, fail-over, long waits and holds. `console`, or a logger of
-   * pino or winston. A function gets the same as a LogRecord, of all levels. What it throws is dropped.
+   * pino or winston. A function gets the same as a LogRecord, of all levels. What it throws is dropped. A line has at most 2000 characters
+   * and no control characters; a name is cut after 200. A wait has a line after 30 s, 1 min, 2 min, 4 min and so on, for the call of this
+   * process that has waited longest for the lock, which costs one read of the queue; that of a candidate is of the level debug.
+   * `cluster.close()` ends the log.
    * @default none: nothing is written but a warning of the process for a loss that nothing else shows
    */
   readonly log?: Logger | LogFunction | undefined;

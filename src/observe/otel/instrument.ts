@@ -21,7 +21,8 @@ export type { InstrumentOptions } from "./options.js";
 export interface Instrumentation {
   /**
    * Makes the spans and metrics of what has happened until now. Otherwise they are made at most 50 ms later, and before
-   * each collection of metrics. Call it, or `disable()`, before you shut the SDK down.
+   * each collection of metrics, with the times of the events. A span processor gets the context of the caller as an argument, and does
+   * not run in it. Call it, or `disable()`, before you shut the SDK down.
    */
   flush(): void;
   /** Ends it: no further spans and metrics; the spans that are open end now, without an outcome. Idempotent. */

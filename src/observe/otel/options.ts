@@ -3,7 +3,11 @@ import { checkBoolean, checkInteger, checkOptions, typeError } from "../../base/
 
 /** All are optional. */
 export interface InstrumentOptions {
-  /** Makes the spans. Default: the global one of `@opentelemetry/api`, also if it is registered later. */
+  /**
+   * Makes the spans. Default: the global one of `@opentelemetry/api`, also if it is registered later. A span has the status "error", with
+   * the class and the code of the error, for the outcomes `session_lost`, `session_closed` and `error`, and for a hold that was lost
+   * otherwise than as `closed`. `leasehold.owner` has at most 100 characters.
+   */
   readonly tracerProvider?: TracerProvider | undefined;
   /** Makes the metrics. Default: the global one of `@opentelemetry/api`, as it is registered at the time of the call. */
   readonly meterProvider?: MeterProvider | undefined;

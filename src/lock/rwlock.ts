@@ -35,7 +35,8 @@ export class RwLock {
 
   /**
    * Waits until no writer is ahead in the queue, but for one that has become a reader, and returns the hold. It has no fence: of several readers, an older one
-   * would be rejected after a newer one. Release it, or use `await using`; prefer `withReadLock`.
+   * would be rejected after a newer one. Release it, or use `await using`; prefer `withReadLock`. Each reader costs a transaction; the
+   * readers of one session that wait behind the same writer share its watches and reads.
    *
    * On abort and throws: as `Mutex.lock`.
    * @throws {LockTimeoutError} after `timeoutMs`, with the first in the queue and the number of entries ahead, including readers.

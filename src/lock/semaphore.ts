@@ -27,6 +27,10 @@ export interface WeightOption {
  * concurrency, not rate. While processes use different numbers, as during a deploy, the number of the oldest entry in the
  * queue applies; no permit is ever taken back. With `weighted: true`, a call takes as many permits as its `weight`, and those of all
  * holders together are at most `permits`. A Semaphore holds no connection and needs no closing.
+ *
+ * A permit that is handed over costs two transactions and one read, and wakes two other waiters at most. A session that waits for a permit
+ * behind another waiter reads the queue after 0.4 s for each entry that must end first, and again: N such sessions send about 2.5 ln N
+ * reads per second.
  */
 export class Semaphore {
   readonly name: string;

@@ -135,7 +135,8 @@ export interface Hold extends AsyncDisposable {
   /**
    * Whether an entry waits behind this hold, as far as etcd has told by now: for work in steps that lets go when somebody asks. The first
    * use of this, of `onWanted` or of `waiters` begins a watch of the queue, one for all holds of a name and session, which lasts until the
-   * hold ends; until etcd has answered it is false. After the end of the hold it is false.
+   * hold ends; until etcd has answered it is false. After the end of the hold it is false. The watch begins with
+   * one read; that of a permit needs up to 10 reads a second.
    */
   readonly wanted: boolean;
   /**

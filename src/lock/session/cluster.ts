@@ -127,7 +127,8 @@ export class Cluster extends ReportingCluster implements AsyncDisposable {
 
   /**
    * The cluster's standing session. Opened on first use, and again after the session is lost or its `close()` was called,
-   * even while it drains. `timeoutMs` defaults to 10000.
+   * even while it drains. `timeoutMs` defaults to 10000. To open it takes a round trip, besides TCP and TLS, and one more with a password or
+   * the transport "etcd3".
    * On abort: rejects at once with the signal's reason; the session is still opened, for the next caller.
    * @throws {EtcdUnavailableError} when no member granted a lease in time.
    * @throws {EtcdRefusedError} when etcd rejects the request.

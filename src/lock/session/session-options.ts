@@ -63,7 +63,8 @@ export interface MutexWaitOptions extends LockWaitOptions {
   /**
    * The newest caller wins: older calls with this option that wait for the lock, in all processes, end with a SupersededError, and this
    * one takes their place behind the holder and the callers without the option. The holder keeps the lock; `lock.onWanted` tells it. A free lock costs one request, a place in
-   * the queue two. A call that joins again, as with `rejoin`, ends if a newer one is there. Excludes `maxWaiting` and a sticky Mutex.
+   * the queue two. A call that joins again, as with `rejoin`, ends if a newer one is there. Excludes `maxWaiting` and a sticky Mutex. The call
+   * deletes keys of other sessions: if each process has a user of its own in etcd, each user needs the right to write all of these keys.
    * @default false
    */
   readonly supersede?: boolean | undefined;

@@ -76,7 +76,7 @@ export class Election {
   /**
    * Waits for its turn, then leads until it resigns or the session ends. `value`, at most 65536 bytes, is what other
    * clients read about this candidate. With a session of `Session.adopt`, it takes over the entry that the session has in the queue, with its key and fence,
-   * and with what that one said of itself.
+   * and with what that one said of itself. Without other candidates, the call costs a transaction, a watch of its own key and a read.
    *
    * On abort and throws: as `Mutex.lock`, with another reason for a DeadlockError.
    * @throws {DeadlockError} if this object is already waiting or leading; to publish another value, call `proclaim`.
@@ -113,8 +113,8 @@ export class Election {
   }
 
   /**
-   * Returns the current leader; undefined if there is none, or if the first entry is that of a lock. The read is linearizable and
-   * needs no session. `timeoutMs` defaults to 5000.
+   * Returns the current leader; undefined if there is none, or if the first entry is that of a lock. The call is one read, which is
+   * linearizable and needs no session. `timeoutMs` defaults to 5000.
    *
    * On abort: rejects at once with the signal's own reason.
    * @throws {EtcdUnavailableError} if etcd does not answer in time.
@@ -160,7 +160,8 @@ export class Election {
    * Yields the current leader, then every change of leader or value, in order; undefined means that there is no leader.
    * It starts with the first `next()`, needs no session, and continues through outages of etcd: changes during an outage
    * follow after it, one by one. Changes that etcd has compacted, or lost in a restore from a backup, are collapsed into
-   * the latest state. The last 1000 unread items are kept, with values of 16 MiB at most. Leave the loop to stop.
+   * the latest state. The last 1000 unread items are kept, with values of 16 MiB at most. Leave the loop to stop. A loop costs a
+   * read and a watch, and then a read every 40 s.
    * On abort, or when the cluster is closed, the loop throws the reason.
    * @throws {EtcdRefusedError} from the loop, if etcd rejects the request.
    * @throws {TypeError | RangeError} at once, on bad options.

@@ -13,7 +13,8 @@ export interface RenewalReport {
   readonly sinceLastRenewalMs: number;
   /**
    * Milliseconds of that time, at least, in which this process did not run its timers: suspended, paused, or a blocked
-   * event loop. It is the lateness of the session's own timers, so up to half of the TTL may be missing. 0 if none was more than 50 ms late.
+   * event loop. A stall is measured by the lateness of the session's own timers, so up to half of the TTL may be missing. 0 if none was more
+   * than 50 ms late.
    */
   readonly stalledMs: number;
   /** The last failure of each member in that time, by host; an EtcdRefusedError if etcd refuses to renew the lease. */

@@ -1,6 +1,9 @@
 import { type EntryValue, MARKS, parseEntryKey, parseEntryValue } from "./keys.js";
 
-/** What is acquired: by which class, or in which mode. `weighted`: by a weighted Semaphore. `priority`: by a Mutex with `priorities`. `all`: by `lockAll`. */
+/**
+ * What is acquired: by which class, or in which mode. `weighted`: by a weighted Semaphore. `priority`: by a Mutex with `priorities`. `all`:
+ * by `lockAll`.
+ */
 export type LockKind =
   "mutex" | "reader" | "writer" | "permit" | "weighted" | "priority" | "all" | "leadership" | "web_lock";
 

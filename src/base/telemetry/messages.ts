@@ -25,8 +25,8 @@ export interface LockMessage extends ClusterMessage {
 }
 
 /**
- * How a call ended. `busy`: the call did not wait, and the lock was taken, or its queue was full. `aborted`: by the caller's signal. `session_closed`: this process
- * closed the session, the cluster or the ClusterLockManager. `error`: any other rejection.
+ * How a call ended. `busy`: the call did not wait, and the lock was taken, or its queue was full. `aborted`: by the caller's
+ * signal. `session_closed`: this process closed the session, the cluster or the ClusterLockManager. `error`: any other rejection.
  */
 export type AcquireOutcome =
   "granted" | "busy" | "timeout" | "superseded" | "aborted" | "session_lost" | "session_closed" | "error";
@@ -62,8 +62,8 @@ export interface AcquireMessage extends LockMessage {
 }
 
 /**
- * A message of the tracing channel `leasehold.call`: one call to etcd, with all of its attempts, but not a stream. Fields are undefined until they
- * are known: see `asyncEnd`.
+ * A message of the tracing channel `leasehold.call`: one call to etcd, with all of its attempts, but not a stream. Fields are undefined
+ * until they are known: see `asyncEnd`.
  */
 export interface CallMessage extends ClusterMessage {
   /** What the call is for, in words. It may contain names of locks. */

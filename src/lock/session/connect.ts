@@ -48,8 +48,8 @@ export interface ConnectOptions {
    * Certificates for TLS. A function is called for each new connection, and must return at once: certificates that were exchanged,
    * and a new authority, are in use from the next connection on, without a loss of a session. Connections that are open go on.
    * What a function throws, or returns, is checked by `connect` as well; later, as when the key and the certificate do not belong together
-   * because one file is not written yet, the last good credentials stay in use, and a line of
-   * the log (or else a warning of the process) says why.
+   * because one file is not written yet, the last good credentials stay in use, and a line of the log (or else a warning of the process)
+   * says why.
    */
   readonly credentials?: Credentials | (() => Credentials) | undefined;
   /**

@@ -16,7 +16,7 @@ import { RunningEtcd, type TestEtcd } from "./running-etcd.js";
  * other languages reach it. Resolves when every member listens.
  *
  * It has users, leases, watches and transactions, and no changes of the membership and no snapshots. With three members, their ports
- * follow one another. It does not keep the process alive.
+ * follow one another. It does not keep the process alive, and its memory is bounded as that of `memoryEtcd()`.
  * @throws {TypeError | RangeError} on bad options, and with NODE_ENV=production unless `evenInProduction` is set.
  * @throws an `Error` with the code EADDRINUSE if a port is in use.
  */

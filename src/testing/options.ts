@@ -82,7 +82,11 @@ function textOf(option: string, rule: string, value: unknown): string | undefine
   return value;
 }
 
-/** The users and roles of `memoryEtcd()`, by name. The user `root`, with the password "root", has all rights. */
+/**
+ * The users and roles of `memoryEtcd()`, by name. The user `root`, with the password "root", has all rights. For example, a worker
+ * that may read and write all keys below jobs/:
+ * `{ users: { worker: { password: "secret", roles: ["jobs"] } }, roles: { jobs: { readwrite: ["jobs/"] } } }`.
+ */
 export interface MemoryAuth {
   readonly users?: Readonly<
     Record<string, { readonly password: string; readonly roles?: readonly string[] }>

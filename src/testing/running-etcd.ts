@@ -95,11 +95,13 @@ export interface TestEtcd extends AsyncDisposable {
   /** The index of the member that leads. Waits up to 10 s for an election. */
   leader(): Promise<number>;
   /**
-   * Lets so many milliseconds pass, at most a year: resolves when the time has come. Calls that overlap share the time.
+   * Lets so many milliseconds pass, at most a year: resolves when the time has come. Calls that overlap share the time:
+   * `advance(2000)` during an `advance(5000)` resolves when two of the five seconds have passed. `stop()` rejects those under way.
    *
    * The time of `memoryEtcd({ time: "virtual" })` stands still otherwise. There, the call moves it, for etcd and for all clusters that
    * are connected to it, and runs what is due meanwhile: renewals, expiries, time limits, `maxHoldMs`, pauses between attempts.
-   * After each event, what your code does because of it comes first, as far as it takes no time and no I/O.
+   * After each event, what your code does because of it comes first, as far as it takes no time and no I/O. A lost lock has
+   * `held` false at its deadline to the millisecond; its signal aborts one millisecond later, or when your code reads `held`.
    * @throws {TypeError | RangeError} for a bad number.
    */
   advance(ms: number): Promise<void>;
@@ -123,7 +125,8 @@ export interface TestEtcd extends AsyncDisposable {
   leftovers(): Promise<Leftovers>;
   /**
    * Whether etcd has no key, no lease and no watch: true as soon as that is so, false after `timeoutMs`, which is 2000 unless
-   * told. A client that was closed a moment ago may still have a watch there.
+   * told. A client that was closed a moment ago may still have a watch there. The marks of `once` are keys that stay: after it, look
+   * at `keys(prefix)` instead.
    */
   isQuiet(options?: { readonly timeoutMs?: number | undefined }): Promise<boolean>;
 

@@ -15,18 +15,18 @@ import { Hub } from "./hub.js";
 
 /** The options of `lockPage()`. */
 export interface LockPageOptions {
-  /** Only queues whose names start with it are shown. @default "" */
+  /** Only queues whose names start with it are shown, and can be released. @default "" */
   readonly prefix?: string | undefined;
   /**
    * Whether the sender of this request may release holders and waiters. Called for each release, and for each view, which
    * shows the buttons accordingly. Without it, and when it throws, nobody may.
    */
   readonly authorize?: ((request: IncomingMessage) => boolean | Promise<boolean>) | undefined;
-  /** The path under which the server passes requests to the page. @default "/" */
+  /** The whole path under which the server passes requests to the page, such as "/ops/locks". @default "/" */
   readonly basePath?: string | undefined;
   /**
-   * The names, with or without a port, by which browsers reach the server: what a `Host` header may have. Requests for
-   * others get 421. @default localhost, 127.0.0.1 and [::1], with any port
+   * The names, with or without a port, by which browsers reach the server, behind a proxy the public ones: what a `Host` header may
+   * have. Requests for others get 421. @default localhost, 127.0.0.1 and [::1], with any port
    */
   readonly hosts?: readonly string[] | undefined;
 }
@@ -42,6 +42,13 @@ export interface LockPage {
  * Returns the handler of a live page with the locks and elections of a cluster: who holds, who waits, and what happened
  * since this call. It follows all queues under `prefix` from now on until `close()`, and needs the right to read them; it
  * needs no session. Whoever reaches the handler may read: put it behind your own login, or listen on 127.0.0.1 only.
+ *
+ * It follows them by one read and one watch, and refuses a prefix with more than 20,000 keys. Leases are read only for a queue that a
+ * viewer has open, one request each, every two seconds, and up to four times a second for at most 20 holders and waiters; the counts
+ * of `once` every ten seconds. A free queue stays in the table for five minutes, and a history has the last 60 holds since this call.
+ *
+ * At most 64 viewers have a stream at a time, each with at most 64 KiB in the memory of the server. One that reads nothing for 30
+ * seconds is dropped.
  * @throws {TypeError | RangeError} on bad options.
  */
 export function lockPage(cluster: Cluster, options?: LockPageOptions): LockPage {

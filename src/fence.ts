@@ -8,7 +8,8 @@ export const GUARDS: unique symbol = Symbol("guards writes");
 const NEVER = BigInt(Number.MAX_SAFE_INTEGER);
 
 /**
- * The arguments of etcd3's `client.if(...)` and `.and(...)` for a condition that is true while this very hold lasts.
+ * The arguments of etcd3's `client.if(...)` and `.and(...)` for a condition that is true while this very hold lasts, also of a
+ * read lock or a permit.
  *
  *     await client.if(...whileHeld(lock)).then(client.put("balance").value("7")).commit()
  *

@@ -183,8 +183,8 @@ export interface Hold extends AsyncDisposable {
  */
 export interface Lock extends Hold {
   /**
-   * Fencing token, equal to `revision`: docs/fencing.md says why there are two names. It strictly increases per name. JSON has
-   * no bigints: send `String(fence)`.
+   * Fencing token, equal to `revision`, which holds without a fence have, too: see docs/fencing.md. It strictly increases per name.
+   * JSON has no bigints: send `String(fence)`.
    */
   readonly fence: bigint;
   /**

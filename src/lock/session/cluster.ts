@@ -278,7 +278,7 @@ export class Session extends EventTarget implements AsyncDisposable {
     return this.#lease.leaseId;
   }
 
-  /** The TTL that etcd granted, in seconds. */
+  /** The TTL that etcd granted, in seconds. It counts, also if it's more than what was asked for. */
   get ttlSeconds(): number {
     return this.#lease.ttlSeconds;
   }
@@ -320,7 +320,8 @@ export class Session extends EventTarget implements AsyncDisposable {
    * Returns the lease ID, for `Session.adopt` in another process. Deletes the queue entries of waiting calls, renews once
    * more, then stops renewing without revoking: the keys of holds remain until the TTL ends. Holds end here with
    * LockLostError (`loss: "closed"`). Entries that etcd does not let it delete within one TTL remain, too. A `close()`
-   * meanwhile revokes instead.
+   * meanwhile revokes instead. With `guardian: true`, it waits until the guardian has forgotten the lease; one that does
+   * not answer within 2 s is killed.
    * @throws {EtcdRefusedError} when etcd does not renew the lease; the session continues.
    * @throws {SessionLostError | SessionClosedError} when the session is over, or is closed meanwhile.
    */

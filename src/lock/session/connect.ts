@@ -83,22 +83,35 @@ export interface ConnectOptions {
    */
   readonly connectTimeoutMs?: number | undefined;
   /**
-   * Milliseconds for one attempt on one member, 100..60000; after that, the next member is tried. An attempt for a
-   * session takes at most a quarter of its TTL, except for the call that opens the session.
+   * Milliseconds for one attempt on one member, with the time to connect, 100..60000; after that, the next member is tried. An attempt for
+   * a session takes at most a quarter of its TTL, except for the call that opens the session.
    * @default 2000
    */
   readonly requestTimeoutMs?: number | undefined;
   /**
    * `true`: a small process of its own revokes the leases of this process at once when this process has ended, however that came: a crash,
    * `kill -9`, a lack of memory, `process.exit()`. The next waiters then do not wait for the TTL. A process that is stopped or blocked
-   * loses nothing by it. One serves all clusters of a process, from the first session on. See docs/leases.md.
+   * loses nothing by it. docs/leases.md says what it can't do, and where it can't run.
+   *
+   * One serves all clusters of a process, from the first session until the last one is closed, and keeps no process alive. Each worker
+   * thread with sessions, each process of `node:cluster` and `fork`, and each copy of leasehold has its own. That of a thread which has
+   * ended is a zombie until the process ends: use it in threads that last. One that ends is followed by another, after 60 s at most.
+   * Meanwhile a crash frees locks after the TTL; `cluster.health().guardian` has the cause, and once the log or a warning (GUARDIAN_ENDED).
+   *
+   * If etcd is away, it tries for an hour, or for the TTL if that is longer; after a refusal, for one TTL. An etcd that comes back gives
+   * each lease its whole TTL again. SIGINT, SIGTERM and SIGHUP, as from systemd at the end of a service, limit its work to the longest TTL.
+   * Certificates, keys and passwords reach it through a pipe, never through arguments or the environment; new ones, and new hosts, when a
+   * connection fails, and otherwise within 10 s.
    * @default false
    */
   readonly guardian?: boolean | undefined;
   /**
    * `"worker"`: a worker thread renews the leases, over a connection of its own, so a busy main thread does not lose its locks. What a
-   * lock reports is right in the first line that runs after a stall, but for what was taken away by hand meanwhile. See
-   * docs/leases.md.
+   * lock reports is right in the first line that runs after a stall, but for what was taken away by hand meanwhile. A lease that was
+   * revoked by hand is noticed within a third of the TTL. docs/leases.md says what a busy main thread can't do, and where no thread can run.
+   *
+   * The main thread renews a lease that the thread does not. A thread that has ended starts again after 1 s, doubling to a minute; a warning
+   * (RENEWAL_WORKER_ENDED) tells each reason once. New certificates and hosts reach it when a connection fails, and otherwise within 10 s.
    * @default "main": the thread that calls `connect`
    */
   readonly renewal?: "main" | "worker" | undefined;

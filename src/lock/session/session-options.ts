@@ -11,8 +11,13 @@ export interface SessionOptions {
    * Milliseconds, 0..3600000. After a crash of a holder, the next one waits for this time after the lease has ended, whether that has
    * expired or was revoked by the guardian: writes of the dead holder that are still under way arrive first. This is for resources that
    * can't check a fence, and a bound only if those writes take no longer. A release, and a `close()` after it, hand over at once.
-   * Every client waits, Go's and those without the option included. etcd counts in whole seconds, so the wait can be some two seconds
-   * longer. Not for a Semaphore. Like Consul's `LockDelay` and Chubby's lock-delay; see docs/leases.md.
+   * Every client waits, Go's and those without the option included. A waiter that dies delays those behind it, too. Not for a Semaphore.
+   * Like Consul's `LockDelay` and Chubby's lock-delay; see docs/leases.md.
+   *
+   * With the guardian, the wait is exact. Otherwise it's longer by up to 2.5 s, as etcd counts leases in whole seconds; by a tenth of the TTL
+   * more if the session was lost in a live process, or by a TTL more if its lease was revoked by hand or by a `close()` under running work.
+   * `leader()` and `observe()` show a leader that has crashed until its delay is over. The session sends twice as many renewals. If its
+   * second lease is revoked by hand, it takes no new locks, and its holds go on.
    * @default 0: no delay
    */
   readonly releaseDelayMs?: number | undefined;

@@ -14,7 +14,8 @@ import { isError } from "../../base/util/realm.js";
 export interface HealthOptions {
   /**
    * Called every `everyMs` while this process leads. The term ends when it returns false, or a promise of false, or throws; and when no
-   * call has passed for `withinMs`. After that, it must pass once before the next campaign, and is called until it does.
+   * call has passed for `withinMs`. After that, it must pass once before the next campaign, and is called until it does, after pauses of
+   * 1 to 30 s; each failure is published and logged as one of a campaign.
    * @default none: only the lease decides
    */
   readonly healthy?: (() => boolean | Promise<boolean>) | undefined;
@@ -22,7 +23,9 @@ export interface HealthOptions {
   readonly everyMs?: number | undefined;
   /**
    * Milliseconds after which the term ends unless `healthy` has passed, or `leadership.heartbeat()` was called, 1..2147483647. With
-   * `healthy`, the time counts in which the event loop runs. Without it, the heartbeats alone count, and all time.
+   * `healthy`, the time counts in which the event loop runs: a stall counts for an eighth of it at most, and a check that was due is made
+   * after the stall, with at least `withinMs - everyMs` to answer. Without `healthy`, the heartbeats alone count, and all time, also that in
+   * which the process stood still: `held`, `signal`, `assertHeld()`, the end of `work` and a late heartbeat then find the term over.
    * @default 10000 with `healthy`, else no limit
    */
   readonly withinMs?: number | undefined;

@@ -6,7 +6,7 @@ import { fenceIn, overtaken } from "../../support/fixtures/overtaken.js";
 import { ToyS3 } from "../../support/servers/toy-s3.js";
 
 const SOURCE = readFileSync(new URL("../../../examples/fenced-s3.js", import.meta.url), "utf8");
-/** The function of the example, which is quoted in docs/fencing.md. */
+/** The function of the example, to which docs/fencing.md refers. */
 const WRITE = /^async function writeFenced[^]*?^}$/m.exec(SOURCE)?.[0] ?? "";
 const { writeFenced } = (await import(
   /* @vite-ignore */ `data:text/javascript,${encodeURIComponent(`export ${WRITE}`)}`

@@ -14,8 +14,9 @@ export interface SessionOptions {
    * Every client waits, Go's and those without the option included. A waiter that dies delays those behind it, too. Not for a Semaphore.
    * Like Consul's `LockDelay` and Chubby's lock-delay; see docs/leases.md.
    *
-   * With the guardian, the wait is exact. Otherwise it's longer by up to 2.5 s, as etcd counts leases in whole seconds; by a tenth of the TTL
-   * more if the session was lost in a live process, or by a TTL more if its lease was revoked by hand or by a `close()` under running work.
+   * After a crash with the guardian, the wait is exact. Otherwise it's longer by up to 2.5 s, as etcd counts leases in whole seconds; by a
+   * tenth of the TTL more if the session was lost in a live process, or by a TTL more if its lease was revoked by hand or by a `close()` under
+   * running work.
    * `leader()` and `observe()` show a leader that has crashed until its delay is over. The session sends twice as many renewals. If its
    * second lease is revoked by hand, it takes no new locks, and its holds go on.
    * @default 0: no delay

@@ -15,7 +15,10 @@ import { pause } from "./base/util/clock.js";
 import { isError } from "./base/util/realm.js";
 
 export interface ShutdownOptions extends CloseOptions {
-  /** The first one begins the shutdown. @default ["SIGTERM", "SIGINT"] */
+  /**
+   * The first one begins the shutdown. `[]`: none, for a program that listens to the signals of the process itself, and aborts `signal`.
+   * @default ["SIGTERM", "SIGINT"]
+   */
   readonly signals?: readonly NodeJS.Signals[] | undefined;
   /** A signal whose abort begins the shutdown, too. Its reason is that of the signal of `work`. @default none */
   readonly signal?: AbortSignal | undefined;

@@ -171,7 +171,7 @@ export interface Hold extends AsyncDisposable {
    * deleted it. A hold that lasts less than a second is not watched yet, and is lost then only if its lease is gone, too.
    */
   release(): Promise<void>;
-  /** The same as `release()`. */
+  /** The same as `release()`. If the block of an `await using` throws, and the release fails, too, a SuppressedError has both errors. */
   [Symbol.asyncDispose](): Promise<void>;
   /** For logs, at this moment. Bigints become decimal strings; `remainingMs` is a whole number. */
   toJSON(): HoldJson;

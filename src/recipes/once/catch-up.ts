@@ -47,7 +47,8 @@ export interface CatchUpOptions extends Pick<OnceOptions, "rerun" | "label" | "s
   readonly keep?: number | { readonly slots: number } | undefined;
   /**
    * Which of the ticks that are due, and have no run, are run now. "all": each, in order. "last": the latest of all that are due, if it has
-   * not run. "none": those that became due within `graceMs`. The others are marked as missed, and never run.
+   * not run. "none": those that became due within `graceMs`. The others are marked as missed, and never run. A tick that has failed or was
+   * lost is never marked as missed; it's run again only if `rerun` and `missed` say so, and if the ticks begin before it.
    */
   readonly missed: "all" | "last" | "none";
   /** Milliseconds, 0 or more, by the clock of this process, in which a tick does not count as missed. Only for "none". @default 60000 */
@@ -78,7 +79,7 @@ export interface CaughtUp {
  * order, under the lock of `once`, whose slot is the time of the tick. So call it where you would call `once`, at each tick, and when the
  * process starts. One read shows which ticks have run; each run then costs what `once` costs. If another process runs one of them, the
  * call waits for its turn, so that runs never overlap, and nothing is made of later ticks before that run has ended: if that process gives up
- * before its work, the tick is run here.
+ * before its work, the tick is run here, whatever `missed` says.
  *
  * Goes on until no tick is due, by the clock of this process. A read waits 5 s for etcd, unless `timeoutMs` says otherwise. On abort: rejects with the signal's reason, between two runs.
  * @param slots the ticks, from the oldest that may be run on: epoch milliseconds or Dates, in ascending order, without an end if

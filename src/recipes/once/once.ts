@@ -28,8 +28,8 @@ export interface OnceOptions extends QueueWaitOptions, LockOptions {
   readonly ifHeld?: "wait" | "skip" | undefined;
   /**
    * What happens while another call runs this very slot. "skip": the result says "running". "wait": the call waits for the end of that
-   * run, and gets what came of it, without a place in the queue. "fail": it rejects with an OnceRunningError, for which `httpStatusOf`
-   * gives 409.
+   * run, and gets what came of it, without a place in the queue; with `rerun`, one of those that wait takes over after a loss. "fail": it
+   * rejects with an OnceRunningError, for which `httpStatusOf` gives 409.
    * @default "skip"; with another `rerun` than "never", a place in the queue
    */
   readonly ifRunning?: "wait" | "skip" | "fail" | undefined;
@@ -52,8 +52,8 @@ export interface OnceOptions extends QueueWaitOptions, LockOptions {
 /** The options of a call that keeps the result. */
 export interface KeepingOnceOptions extends OnceOptions {
   /**
-   * "keep": what `work` returns is kept with the mark, and given to later calls of the slot: bytes, or its JSON, of at most 65,536 bytes.
-   * The call then resolves with an `OnceReply`. If the result can't be kept, the run has failed, with a ResultNotKeptError.
+   * "keep": what `work` returns is kept with the mark, and given to later calls of the slot: bytes, or its JSON, of at most 65,536 bytes,
+   * nested 1000 deep at most. The call then resolves with an `OnceReply`. If the result can't be kept, the run has failed, with a ResultNotKeptError.
    */
   readonly result: "keep";
 }
@@ -102,8 +102,10 @@ export type OnceReply<T> =
  * slot counts as lost if the lock is lost, or
  * released by `work`, before `work` ends: the call rejects. `rerun` decides what the next call does after either. A mark has at most 96 KiB.
  *
- * On abort and throws: as `Mutex.lock`, and an abort is ignored while `work` runs.
- * @param slot a whole number from 0 to Number.MAX_SAFE_INTEGER, or a string, which has at most 1024 bytes with `name`.
+ * On abort and throws: as `Mutex.lock`, and an abort is ignored while `work` runs. A call that gives up before its work leaves the slot as
+ * it was; while etcd is slower than `requestTimeoutMs`, the slot may count as lost, though it never ran.
+ * @param slot a whole number from 0 to Number.MAX_SAFE_INTEGER, or a string, which has at most 1024 bytes with `name`, percent-encoded. A
+ * name has slots of one kind only: the lock of the numbers is above those of the strings, which block it.
  * @param work gets the lock. It should stop when `lock.signal` aborts.
  * @throws {LockLostError} when the lock was lost before `work` ended, or before the mark of the run was put.
  * @throws {LockReleasedError} when `work` has released the lock itself.

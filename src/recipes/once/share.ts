@@ -44,7 +44,8 @@ export interface ShareOptions extends WaitOptions {
    */
   readonly ttlMs: number;
   /**
-   * So many milliseconds longer, the old value is given at once, while one process computes the new one: 0 to 366 days.
+   * So many milliseconds longer, the old value is given at once, while one process computes the new one: 0 to 366 days. A call without it
+   * never gets a stale value, whatever other calls allow.
    * @default 0
    */
   readonly staleMs?: number | undefined;

@@ -886,9 +886,8 @@ const STATUS: Readonly<Record<LeaseholdErrorCode, 409 | 412 | 422 | 429 | 500 | 
 /**
  * The HTTP status of a request that failed with `error`: 429 for LOCK_TIMEOUT, QUEUE_FULL, WAIT_TIMEOUT and BARRIER_FULL; 503, with which a
  * client may retry, for etcd that does not answer or refuses, for a session, lock or shard that is lost, closed, expiring or moved, and for a
- * broken latch or barrier; 412 for STALE_FENCE; 409 for ONCE_RUNNING, SUPERSEDED and TRANSFER_REFUSED; 422 for
- * FINGERPRINT_MISMATCH; 500 for any other error of
- * leasehold. undefined for an error that leasehold did not create, such as the reason of an aborted signal. A `tryLock` that
+ * broken latch or barrier; 412 for STALE_FENCE; 409 for ONCE_RUNNING, SUPERSEDED and TRANSFER_REFUSED; 422 for FINGERPRINT_MISMATCH; 500 for
+ * any other error of leasehold. undefined for an error that leasehold did not create, such as the reason of an aborted signal. A `tryLock` that
  * returns undefined has no error: answer with 409 or 429.
  */
 export function httpStatusOf(error: unknown): 409 | 412 | 422 | 429 | 500 | 503 | undefined {

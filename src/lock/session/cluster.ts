@@ -255,8 +255,8 @@ export class Session extends EventTarget implements AsyncDisposable {
 
   /**
    * Takes over a lease that another session gave up with `orphan()`. The first `lock` on a name takes over its place in
-   * the queue, with the same key and fence; entries that no call has claimed within one TTL are deleted. Only one live
-   * process may use a lease.
+   * the queue, with the same key and fence; a call of another kind is rejected with a KindMismatchError, and the entry remains for one of
+   * its own kind. Entries that no call has claimed within one TTL are deleted. Only one live process may use a lease.
    * @throws {SessionLostError} when the lease is gone. @throws {EtcdUnavailableError} when no member answered in time.
    * @throws {EtcdRefusedError} when etcd does not renew it: from 3.6 on, if it has a key that the user may not write.
    */

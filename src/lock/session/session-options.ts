@@ -153,7 +153,9 @@ export interface MutexOptions extends StickyLockOptions {
    * the clocks of the processes. The fences rise from hold to hold, as always.
    *
    * All clients of the name must set it, or none: such a Mutex is of a kind of its own, and a call of the other kind is rejected with a
-   * KindMismatchError. If they set different `agingMs`, each call counts with its own. Up to 1,000 calls wait for a name; a
+   * KindMismatchError. So is a call that meets a client which doesn't know kinds, such as Go's: at once if that one came first, otherwise
+   * after a second, as the two would wait for each other. So is a call that meets the key which a sticky lock of another session keeps, even
+   * if nobody has that lock. If they set different `agingMs`, each call counts with its own. Up to 1,000 calls wait for a name; a
    * further one is rejected with a QueueFullError. Not together with `sticky`, and not for calls with `maxWaiting` or `supersede`.
    * @default false: the calls are served in order. true: `agingMs` is 30000
    */

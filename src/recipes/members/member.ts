@@ -47,7 +47,10 @@ export interface MemberOptions {
   readonly id?: string | undefined;
   /** Its weight: how much it takes in relation to the others, a whole number, 0..1000. 0: nothing. @default 1 */
   readonly capacity?: number | undefined;
-  /** The zone, rack or room in which it runs, 1 to 256 bytes. @default none */
+  /**
+   * The zone, rack or room in which it runs, 1 to 256 bytes. Most shards of a member that leaves go to members of its zone, as far as these
+   * have room. @default none
+   */
   readonly zone?: string | undefined;
 }
 

@@ -81,10 +81,12 @@ function log(services: EtcdServices): () => void {
 
 /**
  * The options of `connect` from the variables of etcdctl, as etcdctl reads them: `connect(fromEnv())`, or with further options
- * `connect({ ...fromEnv(), requestTimeoutMs: 1000 })`. Reads ETCDCTL_ENDPOINTS (default: `127.0.0.1:2379`), or ETCDCTL_DISCOVERY_SRV, the files that
- * ETCDCTL_CACERT, ETCDCTL_CERT and ETCDCTL_KEY name, ETCDCTL_SERVER_NAME, ETCDCTL_USER (`name:password`) and
- * ETCDCTL_PASSWORD. An empty variable counts as not set. Files are read by this call, synchronously, and again for each new connection: see
- * `ConnectOptions.credentials`.
+ * `connect({ ...fromEnv(), requestTimeoutMs: 1000 })`. Reads ETCDCTL_ENDPOINTS (default: `127.0.0.1:2379`), or
+ * ETCDCTL_DISCOVERY_SRV and ETCDCTL_DISCOVERY_SRV_NAME, the files that ETCDCTL_CACERT, ETCDCTL_CERT and ETCDCTL_KEY name, ETCDCTL_USER
+ * (`name:password`) and ETCDCTL_PASSWORD, and ETCDCTL_SERVER_NAME, which etcdctl does not have. It ignores ETCDCTL_DIAL_TIMEOUT,
+ * ETCDCTL_COMMAND_TIMEOUT, ETCDCTL_INSECURE_SKIP_TLS_VERIFY and ETCDCTL_INSECURE_TRANSPORT. An empty variable counts as not set.
+ * Certificates beside `http://` endpoints are a RangeError. Files are read by this call, synchronously, and again for each new connection:
+ * see `ConnectOptions.credentials`.
  * @param env default: `process.env`
  * @throws {TypeError | RangeError} that names the variable, the rule and, except for passwords, the value.
  */

@@ -1,6 +1,6 @@
 import { printable } from "./base/util/printable.js";
 
-/** One key in a queue, as other clients see it. */
+/** One key in a queue, as other clients see it. `owner`, `since`, `reason` and `value` are what its client has written, unescaped. */
 export interface Contender {
   readonly name: string;
   readonly key: string;
@@ -11,7 +11,10 @@ export interface Contender {
   readonly state: "holding" | "waiting" | "dead";
   /** Create revision of the key: the fence, if it holds an exclusive lock. */
   readonly revision: bigint;
-  /** The lease of the key. That of a dead entry is its second lease, which ends with the delay. */
+  /**
+   * The lease of the key. That of a dead entry is its second lease, which ends with the delay. 0n is none: the key stays until it is
+   * deleted.
+   */
   readonly leaseId: bigint;
   /** `undefined` for entries made by other clients (Go, etcdctl). */
   readonly owner: string | undefined;
@@ -29,7 +32,10 @@ export interface Contender {
   readonly priority: number | undefined;
   /** What a leader or a candidate has campaigned with or proclaimed, cut at 256 bytes. Any other entry has none. */
   readonly value: string | undefined;
-  /** Milliseconds until the place of a dead entry is free. `undefined` if the lease ended between the two reads. */
+  /**
+   * Milliseconds, a multiple of 1000, until its lease ends if no renewal comes before; that of a dead entry is when its place is free. Only
+   * from `inspect`, and of a dead first holder from `list`. `undefined` if the lease ended between the two reads.
+   */
   readonly ttlRemainingMs: number | undefined;
   /** Bigints become decimal strings, the date ISO 8601. */
   toJSON(): Readonly<Record<string, unknown>>;

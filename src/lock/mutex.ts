@@ -47,7 +47,7 @@ export class Mutex {
    * Waits for its turn and returns the lock. Release it, or use `await using`; prefer `withLock`.
    *
    * On abort: rejects at once with the signal's own reason; the queue entry is removed in the background.
-   * @throws {LockTimeoutError} after `timeoutMs`, with the holder and the number of entries ahead.
+   * @throws {LockTimeoutError} after `timeoutMs`, with the holder and the number of entries ahead, the holder included.
    * The time to open the first session counts; if a member failed in that time, EtcdUnavailableError names it.
    * @throws {SupersededError} with `supersede`, when a newer call with it has come while this one waited.
    * @throws {QueueFullError} with `maxWaiting`, when so many wait, and with `priorities`, when 1,000 do.

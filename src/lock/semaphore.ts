@@ -11,6 +11,11 @@ export interface SemaphoreOptions extends StickyLockOptions {
   /**
    * Each call may take several permits at once, with its option `weight`. All clients of the name must set it, or none: a weighted
    * semaphore is of a kind of its own, and a call of the other kind is rejected with a KindMismatchError. Not together with `sticky`.
+   *
+   * A call that is heavier than the number of the oldest living entry waits until its own entry is the oldest. After a change to a smaller
+   * number, nobody enters before there is room by that one. An adopted session gives its entry to a call of the same `weight` only. The cost
+   * is that of a plain permit, but with more than 64 entries before its own, a call that fits sends a read and a put more, and while a heavy
+   * call is the first in line, it reads the queue after each release.
    * @default false: each call takes one permit
    */
   readonly weighted?: boolean | undefined;
@@ -26,7 +31,8 @@ export interface WeightOption {
  * At most `permits` holders at a time, in all processes that use the same name on the same etcd, served in order. Limits
  * concurrency, not rate. While processes use different numbers, as during a deploy, the number of the oldest entry in the
  * queue applies; no permit is ever taken back. With `weighted: true`, a call takes as many permits as its `weight`, and those of all
- * holders together are at most `permits`. A Semaphore holds no connection and needs no closing.
+ * holders together are at most `permits`. If a client dies that waits for a permit, the one behind it may wait until that lease ends, usually
+ * one TTL at most. A Semaphore holds no connection and needs no closing.
  *
  * A permit that is handed over costs two transactions and one read, and wakes two other waiters at most. A session that waits for a permit
  * behind another waiter reads the queue after 0.4 s for each entry that must end first, and again: N such sessions send about 2.5 ln N

@@ -49,10 +49,13 @@ export interface LimitOption {
   readonly limit?: number | undefined;
 }
 
-/** The queue of a name at one revision of etcd. */
+/** The queue of a name at one revision of etcd. `console.log` and JSON of it are safe to write. */
 export interface QueueState {
   readonly name: string;
-  /** As far as keys and values show; "unknown" also for an empty queue. */
+  /**
+   * As far as keys and values show; "unknown" also for an empty queue. An election whose oldest candidate has an empty value shows as a
+   * mutex, and a mutex named `a/read` or `a/write` as `a`. "members" is that of a group, at `name/members`: each member counts as a holder.
+   */
   readonly kind: QueueKind;
   /** In the order of the queue, at most `limit` of them. A dead one in the place of a holder, which nobody holds yet, is among them. */
   readonly holders: readonly Contender[];
@@ -193,7 +196,8 @@ export async function askBy<T>(
  * Returns who holds the lock or leads the election of this name, and who waits, in the order of the queue: one state of
  * etcd, by linearizable reads. It needs no session, and no permission but to read the keys under `name/`. Every key
  * there counts, because locks wait for it, whoever has put it: entries of Go's client, etcdctl and jetcd have no `owner`.
- * `timeoutMs` defaults to 5000. On abort: rejects at once with the signal's own reason.
+ * Costs one request for each 1000 keys, each 32 values and each lease. `timeoutMs` defaults to 5000. On abort: rejects at once with the
+ * signal's own reason.
  * @throws {EtcdUnavailableError} if etcd does not answer in time.
  * @throws {EtcdRefusedError} if etcd rejects a request.
  * @throws {SessionClosedError} if the cluster is closed.
@@ -341,6 +345,7 @@ export interface WatchQueueOptions extends LimitOption {
  * It starts with the first `next()`, needs no session, and continues through outages of etcd: the changes of an outage
  * follow after it. Changes that etcd has compacted, or lost in a restore, are collapsed into the latest state.
  * `ttlRemainingMs` of all contenders is undefined, because leases change without a revision: `inspect()` reads them.
+ * Costs one request for each 100 keys, every 30 s one for each 1,000, and a watch.
  * Leave the loop to stop. On abort, or when the cluster is closed, the loop throws the reason.
  * @throws {EtcdRefusedError} from the loop, if etcd rejects a request.
  * @throws {TypeError | RangeError} at once, on a bad name or bad options.

@@ -226,7 +226,8 @@ export interface LockPage {
  * `jobs2`, with `"jobs/"` only those below `jobs`, and with `""` all that etcd has. Nested names are listed by themselves,
  * and count as waiters of the names above them, as for the locks. All pages of a listing read the state of one revision; if
  * etcd has compacted it, the further pages read a later one. It needs no session, and no permission but to read the prefix.
- * `timeoutMs` defaults to 5000. On abort: rejects at once with the signal's own reason.
+ * A page costs one request for its keys, each 32 names, and each queue that readers hold while others wait. `timeoutMs` defaults to 5000.
+ * On abort: rejects at once with the signal's own reason.
  * @throws {EtcdUnavailableError} if etcd does not answer in time.
  * @throws {EtcdRefusedError} if etcd rejects a request.
  * @throws {SessionClosedError} if the cluster is closed.

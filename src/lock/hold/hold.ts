@@ -121,8 +121,8 @@ export interface Hold extends AsyncDisposable {
   readonly signal: AbortSignal;
   /**
    * Aborts with the first of `signal` and `other`, with the reason of that one: for work that stops for both. Nothing of it stays
-   * at `other` when the hold has ended, whereas each `AbortSignal.any([lock.signal, other])` leaves memory there. The same
-   * `other` gives the same signal while neither has aborted.
+   * at `other` when the hold has ended, whereas each `AbortSignal.any([lock.signal, other])` leaves up to 5 KB there. The same
+   * `other` gives the same signal while neither has aborted, also for each step of a long hold.
    * @throws {TypeError} when `other` is no AbortSignal.
    */
   signalWith(other: AbortSignal): AbortSignal;

@@ -129,6 +129,11 @@ export class Cluster extends ReportingCluster implements AsyncDisposable {
    * The cluster's standing session. Opened on first use, and again after the session is lost or its `close()` was called,
    * even while it drains. `timeoutMs` defaults to 10000. To open it takes a round trip, besides TCP and TLS, and one more with a password or
    * the transport "etcd3".
+   *
+   * If no host has ever answered, and all reject connections or have no address, a call that needs the first session rejects with
+   * EtcdUnavailableError after about 3 s. Calls with `timeoutMs` or `rejoin`, `lead` and `observe` go on, and so do all calls if a host is
+   * silent or has answered before. Without SRV records, calls with a limit reject with EtcdUnavailableError.
+   *
    * On abort: rejects at once with the signal's reason; the session is still opened, for the next caller.
    * @throws {EtcdUnavailableError} when no member granted a lease in time.
    * @throws {EtcdRefusedError} when etcd rejects the request.
@@ -309,7 +314,8 @@ export class Session extends EventTarget implements AsyncDisposable {
   /**
    * Refuses new calls and rejects waiting ones at once, keeps renewing until every hold is released or `drainMs` has
    * passed, then revokes the lease and ends the remaining holds. Resolves even when etcd is down: the lease then expires
-   * by itself. Idempotent.
+   * by itself. etcd does not revoke a lease with a key that the user may not write: the other keys are deleted, and the rest expires.
+   * Idempotent.
    * @throws {TypeError | RangeError} on invalid options, and nothing else.
    */
   async close(options?: CloseOptions): Promise<void> {

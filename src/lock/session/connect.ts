@@ -25,22 +25,30 @@ export interface Credentials {
 export interface ConnectOptions {
   /**
    * `"host:2379"` or `"http://host:2379"`; several with commas between them, or in an array. `https://` uses TLS, as does a host
-   * without a scheme if there are `credentials`. Without a port: 2379. One host name may resolve to several members. `"unix:///run/etcd.sock"` is a socket of the file system, `"srv:example.com"` the
-   * SRV records `_etcd-client-ssl._tcp.example.com` if there are `credentials`, else `_etcd-client._tcp.example.com`. The hosts of
-   * `memoryEtcd()` of leasehold/testing lead to an etcd inside this process.
+   * without a scheme if there are `credentials`. Without a port: 2379. An IPv6 address needs brackets; a path, a user or a password is an
+   * error. One host name may resolve to several members. `cluster.hosts` has each host once, as `http(s)://host:port`.
+   *
+   * `"unix:///run/etcd.sock"` is a socket of the file system, for the transport "http2" and etcd 3.7; in an array, its path may contain a
+   * comma. `"srv:example.com"` stands for the SRV records `_etcd-client-ssl._tcp.example.com` if there are `credentials`, else
+   * `_etcd-client._tcp.example.com`; a name that begins with `_` is taken as it is. The lowest priority comes first, and weights spread the
+   * clients. The records are looked up before the first call, and after a member has failed. The hosts of `memoryEtcd()` of
+   * leasehold/testing lead to an etcd inside this process.
    */
   readonly hosts: string | readonly string[];
   /**
    * `true`: etcd is asked for its members after each new connection, and every 10 s, so members that are added later are found. What
-   * etcd lists, by the client URLs that the members advertise, is added to `hosts`; learners are left out. Not with the transport
-   * "etcd3". `cluster.hosts` has the present list.
+   * etcd lists, by the client URLs that the members advertise, is added to `hosts`; learners, URLs of another scheme and the list of
+   * another cluster are left out. So this process must reach their `--advertise-client-urls` (`etcdctl member list`). Not with the
+   * transport "etcd3". `cluster.hosts` has the present list.
    * @default false
    */
   readonly followMembers?: boolean | undefined;
   /**
-   * The start of all keys of this cluster, such as `"prod/"`: ends with "/", has no "//", and is at most 256 bytes long. Names are
-   * relative to it, keys contain it: the `name` of a lock is what you passed, its `key` is the complete key in etcd. Clusters
-   * with different prefixes on one etcd share no locks, unless one prefix begins with the other.
+   * The start of all keys of this cluster, such as `"prod/"`: ends with "/", has no "//", doesn't begin with "/leasehold/", and is at most
+   * 256 bytes long, which don't count in the length of names. Names, and the prefix of `list`, are relative to it in each object, error,
+   * event and log line; keys contain it: the `name` of a lock is what you passed, its `key` is the complete key in etcd. Clusters
+   * with different prefixes on one etcd share no locks, unless one prefix begins with the other. Clients without the option can't name the
+   * queues of a prefix that begins with "/".
    * @default none
    */
   readonly prefix?: string | undefined;
@@ -54,15 +62,18 @@ export interface ConnectOptions {
   readonly credentials?: Credentials | (() => Credentials) | undefined;
   /**
    * User and password. The token is fetched on first use and renewed when etcd rejects it. A function is called for each token, and must
-   * return at once, so that a password that was changed is in use without a loss of a session. What it throws, or returns, is checked as
-   * that of `credentials` is.
+   * return at once, so that a password that was changed is in use without a loss of a session; with `guardian` or `renewal: "worker"`, also
+   * every 10 s. What it throws, or returns, is checked as that of `credentials` is.
    */
   readonly auth?:
     | { readonly username: string; readonly password: string }
     | (() => { readonly username: string; readonly password: string })
     | undefined;
   /**
-   * What carries the calls: HTTP/2 of this library's own, or npm's etcd3, which uses grpc-js.
+   * What carries the calls: HTTP/2 of this library's own, or npm's etcd3, which uses grpc-js, and is to be installed beside leasehold.
+   * "etcd3" goes through the proxy that `https_proxy` names. It takes no `srv:`, `unix:` and `followMembers`, and from Node.js 26 on no
+   * `https://` host with an IP address (`reason: "tls"`) without `credentials.serverName`. Neither transport can skip the verification of
+   * certificates.
    * @default "http2"
    */
   readonly transport?: "http2" | "etcd3" | undefined;
@@ -83,8 +94,8 @@ export interface ConnectOptions {
    */
   readonly connectTimeoutMs?: number | undefined;
   /**
-   * Milliseconds for one attempt on one member, with the time to connect, 100..60000; after that, the next member is tried. An attempt for
-   * a session takes at most a quarter of its TTL, except for the call that opens the session.
+   * Milliseconds for one attempt on one member, with the time to connect, 100..60000; after that, the next member is tried, on a new
+   * connection. An attempt for a session takes at most a quarter of its TTL, except for the call that opens the session.
    * @default 2000
    */
   readonly requestTimeoutMs?: number | undefined;
@@ -145,9 +156,12 @@ export interface Etcd3ConnectOptions
     Pick<ConnectOptions, "prefix" | "requestTimeoutMs" | "session" | "log">,
     Readonly<Partial<Record<ClientsOwn, undefined>>> {
   /**
-   * An instance of npm's `Etcd3`. leasehold uses one of its hosts at a time, fetches a token of its own for its user and
-   * password, and repeats by itself: the client's `faultHandling` and `defaultCallOptions` do not apply. `cluster.close()` leaves
-   * it open; close it after the cluster.
+   * An instance of npm's `Etcd3`, and no namespace of one: give `prefix`. leasehold uses one of its hosts at a time, fetches a token of its
+   * own for its user and password, and repeats by itself: the client's `grpcOptions` apply, but not its `faultHandling` and
+   * `defaultCallOptions`. `cluster.close()` leaves it open; close it after the cluster.
+   *
+   * In its `grpcOptions`, `"grpc.keepalive_time_ms": 6000` finds a dead link after seconds, also while nothing is sent, and
+   * `"grpc.max_receive_message_length": -1` reads answers over 4 MiB, with large values of others under your names.
    */
   readonly etcd3: Etcd3Client;
   readonly transport?: "etcd3" | undefined;

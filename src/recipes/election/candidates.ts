@@ -51,24 +51,31 @@ export interface ElectionCandidate {
 export interface CandidateOptions {
   /**
    * The candidate can be named by `leadership.transfer`, and it moves to the end of the queue when one behind it is named. It's true if
-   * one of the options below is given. It has a key more in etcd: docs/operations.md says which right that needs. @default false
+   * one of the options below is given. It has a key more in etcd, on the same lease: `/leasehold/candidates/KEY/about`, with KEY that of its
+   * entry, which counts only while nobody has changed it; docs/operations.md says which right that needs. It sends one request more when
+   * its turn comes. @default false
    */
   readonly transferable?: boolean | undefined;
   /**
    * A whole number, -1000..1000. When the turn of this candidate comes, and a transferable one of a higher priority waits, it hands over to
-   * that one and joins the queue again, unless its turn has come by a `transfer` to it. A running leader stays: nobody is interrupted.
-   * @default 0
+   * that one and joins the queue again, unless its turn has come by a `transfer` to it. A running leader stays: nobody is interrupted. A low
+   * priority leads only when no higher one waits: starvation is possible. A priority behind a candidate that is not transferable, such as one
+   * of Go's, waits. A candidate that was adopted as the leader hands over to no priority. Costs a hand-over more. @default 0
    */
   readonly priority?: number | undefined;
   /**
-   * What others may choose by, such as `{ zone: "eu-1a", version: "2.4.0" }`: at most 16 labels, with names of 1..64 bytes and
-   * values of at most 256 bytes. @default none
+   * What others may choose by, such as `{ zone: "eu-1a", version: "2026-03-01" }`: at most 16 labels, with names of 1..64 bytes and
+   * values of at most 256 bytes. They compare as text: "2.10" comes before "2.9". @default none
    */
   readonly labels?: Readonly<Record<string, string>> | undefined;
   /**
    * Called when the turn of this candidate has come, but by no `transfer` to it, with each transferable candidate that it can hand over to, itself first, and with all
    * of them: may this one lead? The first eligible one of the highest priority leads. If it's another one, this candidate hands over to it
-   * and joins the queue again. If none is eligible, this one leads. What it throws rejects the campaign. @default all are
+   * and joins the queue again. If none is eligible, this one leads. What it throws rejects the campaign. Candidates may have different
+   * rules: each hands over to another session at most once per campaign.
+   *
+   * With `(one, all) => all.every((other) => one.labels.version <= other.labels.version)`, no new version leads while an old one is a
+   * candidate. @default all are
    */
   readonly eligible?:
     ((candidate: ElectionCandidate, all: readonly ElectionCandidate[]) => boolean) | undefined;

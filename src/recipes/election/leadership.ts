@@ -62,14 +62,18 @@ export interface Leadership extends Lock {
   /**
    * Resigns so that the candidate `to` is the next leader: that of `candidates()`, or the first one whose session has this `owner`. First, it
    * checks that this candidate waits and can be handed over to; only then does the leadership end, as by `resign()`. Candidates that wait before
-   * `to` move to the end of the queue. They can, and `to` can be named, if their campaigns are `transferable`. In this turn, `to` leads whatever
-   * the `priority` of others and its `eligible` say.
+   * `to` move to the end of the queue, in any order. They can, and `to` can be named, if their campaigns are `transferable`. In this turn,
+   * `to` leads whatever the `priority` of others and its `eligible` say, unless its lease has a key that the leader's user may not write
+   * (etcd 3.6 or later).
    *
    * With `campaign`, it resolves when etcd has confirmed the hand-over, so call it when your work has stopped. Under `lead`, `signal` aborts, and
    * it resolves at once, so work may await it: the hand-over follows when the work has ended, and not before. What the work throws
    * then because of the signal is ignored, and `lead` campaigns again after a pause.
    *
-   * A candidate whose process has died counts as one that waits until its lease expires.
+   * A candidate whose process has died counts as one that waits until its lease expires. The next one in the queue leads if `to` leaves between
+   * the check and the hand-over, or if etcd rejects the hand-over; under `lead`, no call reports either. A `--max-txn-ops` below etcd's default
+   * is too low for a long queue. Costs two requests; more than 40 candidates before `to` are moved by several transactions, the leader's own
+   * key with the last ones.
    *
    * On abort, `timeoutMs` (default 5000): both limit the check, and nothing has changed then.
    * @throws {TransferError} if there is no such candidate, or the leader can't hand over to it: the leadership goes on, unless

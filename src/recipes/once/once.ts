@@ -15,14 +15,14 @@ export interface OnceOptions extends QueueWaitOptions, LockOptions {
    * What happens with a slot that was run without success. "never": it is not run again, and the result says why. "if_lost": the
    * call runs it again if its run was lost in the middle, because the process crashed, or lost the lock. "if_failed": also if
    * its work threw. With the last two, while another call runs the slot, this one waits in the queue, to take over, unless
-   * `ifRunning` says otherwise.
+   * `ifRunning` says otherwise. Calls with different `rerun` and `ifHeld` can be mixed.
    * @default "never"
    */
   readonly rerun?: "never" | "if_lost" | "if_failed" | undefined;
   /**
    * What happens while another holder has the lock: another slot of the name is running, or a `Mutex` is held. "wait": the call
    * waits in the queue, and runs the slot late. "skip": it never waits, and the result says "held", or "running" if that holder
-   * runs this very slot. Then `timeoutMs`, 5000 by default, limits the wait for etcd.
+   * runs this very slot. Then `timeoutMs`, 5000 by default, limits the wait for etcd. It asks for the key of a sticky lock as `tryLock` does.
    * @default "wait"
    */
   readonly ifHeld?: "wait" | "skip" | undefined;
@@ -93,14 +93,22 @@ export type OnceReply<T> =
 /**
  * Runs `work` at most once for each slot, whatever the clocks of the callers say. A slot is a number that all of them derive
  * from the same schedule, such as the epoch milliseconds of a cron tick; or any string, such as the idempotency key of a request. The
- * call takes a lock, as a `Mutex` does: `name`, so that numbered slots of one name never overlap, or `name/SLOT` for a string. The
+ * call takes a lock, as a `Mutex` does: `name`, so that numbered slots of one name never overlap, or `name/SLOT`, percent-encoded, for a
+ * string. The
  * transaction that takes it compares the mark of the slot and puts it. When `work` has ended, one transaction marks the slot as run
- * and releases the lock, if it is still held. If the slot has run, the call sends one request.
+ * and releases the lock, if it is still held. A run costs two requests if the queue is empty, a slot that has run one.
  *
  * If another holder has the lock, `ifHeld` and `ifRunning` decide whether the call waits. If
  * `work` throws, that very error is thrown, and the slot counts as run and failed; its mark keeps the error's name, code and message. The
  * slot counts as lost if the lock is lost, or
- * released by `work`, before `work` ends: the call rejects. `rerun` decides what the next call does after either. A mark has at most 96 KiB.
+ * released by `work`, before `work` ends, or if etcd rejects the mark for a TTL, as while its database is full: the call rejects. `rerun`
+ * decides what the next call does after either. A mark has at most 96 KiB.
+ *
+ * The mark of slot 42 of `jobs/report` is `/leasehold/once/jobs/report//0000000000000042`, without a lease, or under
+ * `/leasehold/once/prod/` with `connect({ prefix: "prod/" })`. Delete a mark to have its slot run again, and all when the name is no longer
+ * used. The mark of a string is `/leasehold/once/payments//=KEY`, percent-encoded, on a lease that no session has: if that is revoked, its
+ * slots are as new. After a restore of etcd, later slots run again. `list`, `leasehold top` and the page read the marks if their prefix is
+ * empty.
  *
  * On abort and throws: as `Mutex.lock`, and an abort is ignored while `work` runs. A call that gives up before its work leaves the slot as
  * it was; while etcd is slower than `requestTimeoutMs`, the slot may count as lost, though it never ran.
@@ -108,7 +116,7 @@ export type OnceReply<T> =
  * name has slots of one kind only: the lock of the numbers is above those of the strings, which block it.
  * @param work gets the lock. It should stop when `lock.signal` aborts.
  * @throws {LockLostError} when the lock was lost before `work` ended, or before the mark of the run was put.
- * @throws {LockReleasedError} when `work` has released the lock itself.
+ * @throws {LockReleasedError} when `work` has released the lock itself. @throws {EtcdRefusedError} when etcd rejects the mark for a TTL.
  * @throws {LockTimeoutError} after `timeoutMs`, which limits the wait, not `work`. With `ifHeld: "skip"` it limits the wait for etcd,
  * and the error is an EtcdUnavailableError.
  * @throws {OnceRunningError} with `ifRunning: "fail"`. @throws {FingerprintMismatchError} when the slot is that of another request.

@@ -65,9 +65,10 @@ export class Barrier {
   }
 
   /**
-   * Closes the barrier. Resolves with true if this call has closed it, and with false if it was closed. Costs a request, and
-   * one more for a lease at most every 75 seconds. `timeoutMs` defaults
-   * to 5000. On abort: rejects at once with the signal's reason; the barrier may be closed nevertheless.
+   * Closes the barrier. Resolves with true if this call has closed it, and with false if it was closed. A call whose answer is lost closes
+   * it once, also if somebody has released it meanwhile: for that, it leaves a key below `/leasehold/barrier/` for ten minutes. Costs a
+   * request, and one more for a lease at most every 75 seconds. `timeoutMs` defaults to 5000. On abort: rejects at once with the signal's
+   * reason; the barrier may be closed nevertheless.
    * @throws {BarrierBrokenError} if the last holder died, and nobody has called `release()` since.
    * @throws {EtcdUnavailableError} if etcd does not answer in time: it may be closed. @throws {EtcdRefusedError} if etcd rejects the request: after
    * a lost answer, it may be closed. @throws {SessionLostError | SessionClosedError} if the session is over, or the cluster closed.

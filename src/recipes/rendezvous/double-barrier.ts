@@ -23,6 +23,9 @@ export interface DoubleBarrierOptions extends WaitOptions {
  *
  * A member whose session ends is told to the others that wait, by a BarrierBrokenError, and waited for no longer. Its keys are below
  * the name, so a lock of the same name waits for them: give the barrier a name of its own.
+ *
+ * Go's client tells its caller of no death, and opens the barrier by what it has read a moment before. The end of a member in Go is told
+ * while others enter; when they leave, it counts as left.
  */
 export class DoubleBarrier {
   readonly #source: LeaseSource;

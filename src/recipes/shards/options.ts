@@ -35,14 +35,20 @@ export interface ShardsOptions extends SessionOptions, MemberOptions, Pick<LockO
   readonly migrate?: number | undefined;
   /** The stop signal: the same as `close()`. */
   readonly signal?: AbortSignal | undefined;
-  /** Called when the work on a shard has not settled `forMs` milliseconds after its signal. */
+  /**
+   * Called when the work on a shard has not settled `forMs` milliseconds after its signal. Without it, a line of the log says so, or else a
+   * warning of the process with the code `SHARDS`.
+   */
   readonly onStuck?: ((shard: number, forMs: number) => void) | undefined;
   /**
    * Called when something has failed, and is tried again after `delayMs` milliseconds: the work on `shard`, or getting it; or, without
-   * `shard`, the session or a request of the member.
+   * `shard`, the session or a request of the member. Without it, a warning of the process with the code `SHARDS` says so.
    */
   readonly onRetry?: ((error: unknown, delayMs: number, shard?: number) => void) | undefined;
-  /** Called when the work on a shard has failed three times in a row: for a minute, this member leaves it to others, if one can take it. */
+  /**
+   * Called when the work on a shard has failed three times in a row: for a minute, this member leaves it to others, if one can take it.
+   * Without it, a line of the log says so, or else a warning of the process with the code `SHARDS`.
+   */
   readonly onFailed?: ((shard: number, error: unknown) => void) | undefined;
 }
 

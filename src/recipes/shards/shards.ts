@@ -51,7 +51,8 @@ export interface Shards extends ShardMap {
  * awaited before this member works on the same shard again.
  *
  * The session is one of its own, with the options of `connect({ session })` where its own ones are not set. It is opened again when it is
- * lost, until `close()`, `signal` or `cluster.close()` ends it. Resolves when this process is a member, before it owns anything.
+ * lost, until `close()`, `signal` or `cluster.close()` ends it. `cluster.close()` and `untilShutdown` hand the shards over, too: give them a
+ * `drainMs` that is longer than that of the shards. Resolves when this process is a member, before it owns anything.
  *
  * On abort of `signal`: before it has resolved, rejects with the signal's reason; afterwards the same as `close()`.
  * @throws {ShardCountError} if other members have another number of shards, and `migrate` doesn't name it.

@@ -5,7 +5,7 @@ import { isAbortSignal } from "../../base/util/realm.js";
 
 export type WebLockMode = "exclusive" | "shared";
 
-/** The argument of the callback, which runs while the lock is held. */
+/** The argument of the callback, which runs while the lock is held. In JSON it is `{}`, as in a browser. */
 export interface WebLock {
   readonly name: string;
   readonly mode: WebLockMode;

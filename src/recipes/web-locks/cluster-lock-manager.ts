@@ -264,7 +264,8 @@ export class ClusterLockManager implements AsyncDisposable {
    * Calls `callback` when the lock is granted, holds the lock until the callback's result has settled, and settles with
    * that result when the lock is released. Requests are granted in order; those of one manager in the order of the calls,
    * even under several names, unless etcd decides an earlier one more than 250 ms later. A request that is waiting when the
-   * session is lost joins the queue again with the next session. Unknown options are ignored, as everywhere on the web.
+   * session is lost joins the queue again with the next session, and rejects with EtcdUnavailableError if none opens within 10 s. Waiters
+   * whose entries a steal has deleted join again, at the end. Unknown options are ignored, as everywhere on the web.
    * On abort before the lock is granted: rejects with the reason of `options.signal`.
    * @throws what the callback throws.
    * @throws {DOMException} AbortError if the lock is lost or stolen while the callback runs, which continues: `cause` is

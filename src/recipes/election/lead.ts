@@ -114,7 +114,7 @@ const STANDS_BY: Dependent = { sessionEnded: () => {} };
  * Runs `work` whenever this process leads the election, in a session of its own, until `signal` aborts or the cluster is
  * closed. The session has the options of `connect({ session })` where the own ones are not set. It continues through outages of etcd and lost sessions: they end the leadership term, and `lead` campaigns again. On
  * a loss `leadership.signal` aborts, and `work` is awaited before the next campaign. When `work` resolves, `lead` resigns and
- * campaigns again after a pause (1 s, doubling to 30 s).
+ * campaigns again after a pause (1 s, doubling to 30 s until a term lasts longer than 30 s).
  *
  * A campaign that fails because etcd does not answer, because the session is lost, with a KindMismatchError, or with an EtcdRefusedError
  * whose `reason` is "quota", "tls" or "member", is retried after a pause (1 s, doubling to 30 s while it fails quickly): see `onRetry`.

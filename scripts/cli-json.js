@@ -1,14 +1,12 @@
-// `node scripts/cli-json.js`: writes docs/cli.schema.json, the JSON Schema of what the program prints with --json, and the list of its
-// types in docs/cli-json.md, from src/tools/cli/json-types.ts.
-import { readFileSync, realpathSync, writeFileSync } from "node:fs";
+// `node scripts/cli-json.js`: writes docs/cli.schema.json, the JSON Schema of what the program prints with --json, from
+// src/tools/cli/json-types.ts.
+import { realpathSync, writeFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import ts from "typescript";
-import { between } from "../test/support/fixtures/markdown.js";
 
 const inRepository = (/** @type {string} */ file) => fileURLToPath(new URL(`../${file}`, import.meta.url));
 const TYPES = inRepository("src/tools/cli/json-types.ts");
 const SCHEMA = inRepository("docs/cli.schema.json");
-const PAGE = inRepository("docs/cli-json.md");
 
 /** @typedef {{ readonly [keyword: string]: any }} Schema */
 
@@ -68,43 +66,5 @@ export function schema(defs) {
   return `${JSON.stringify({ $schema, title: "What leasehold prints with --json, a line", $defs: defs }, null, 1)}\n`;
 }
 
-/** @param {Schema} of @returns {string} such as `LockJson | null` */
-function typed({
-  $ref,
-  type,
-  items,
-  properties,
-  additionalProperties,
-  required,
-  anyOf,
-  enum: values,
-  const: value,
-}) {
-  if ($ref !== undefined) return $ref.slice("#/$defs/".length);
-  if (anyOf !== undefined) return anyOf.map(typed).join(" | ");
-  if (values !== undefined || value !== undefined)
-    return [values ?? value]
-      .flat()
-      .map((it) => `"${it}"`)
-      .join("|");
-  if (type === "array") return `${typed(items)}[]`;
-  if (type !== "object") return type;
-  if (additionalProperties !== undefined) return `{[name]: ${typed(additionalProperties)}}`;
-  const fields = Object.entries(properties).map(([name, of]) => {
-    const kind = typed(of);
-    return `${name}${required.includes(name) ? "" : "?"}${kind === "string" ? "" : `: ${kind}`}`;
-  });
-  return `{${fields.join(", ")}}`;
-}
-
-/** @param {string} page docs/cli-json.md @param {Readonly<Record<string, Schema>>} defs @returns {string} with the list of the types */
-export function withTypes(page, defs) {
-  const lines = Object.entries(defs).map(([name, of]) => `${name} = ${typed(of)}`);
-  return between(page, "types", ["```text", ...lines, "```"]);
-}
-
-if (realpathSync(process.argv[1] ?? "") === fileURLToPath(import.meta.url)) {
-  const defs = definitions();
-  writeFileSync(SCHEMA, schema(defs));
-  writeFileSync(PAGE, withTypes(readFileSync(PAGE, "utf8"), defs));
-}
+if (realpathSync(process.argv[1] ?? "") === fileURLToPath(import.meta.url))
+  writeFileSync(SCHEMA, schema(definitions()));

@@ -13,7 +13,10 @@ export const CONNECTION_FLAGS = {
     value: "HOST:PORT,...",
     text: "members of etcd; ETCDCTL_ENDPOINTS; default 127.0.0.1:2379",
   },
-  cacert: { value: "FILE", text: "certificates of the authorities, PEM; ETCDCTL_CACERT" },
+  cacert: {
+    value: "FILE",
+    text: "certificates of the authorities, PEM; ETCDCTL_CACERT; default those of Node.js",
+  },
   cert: { value: "FILE", text: "certificate of this client, PEM; ETCDCTL_CERT" },
   key: { value: "FILE", text: "key of this client, PEM; ETCDCTL_KEY" },
   "server-name": { value: "HOST", text: "name in the members' certificates, if endpoints are addresses" },
@@ -133,7 +136,10 @@ export const overview = (commands: readonly AnyCommand[], room = WIDTH): string 
       room,
     ),
     "",
-    ...wrap("leasehold help COMMAND explains one of them. leasehold --version prints the version.", room),
+    ...wrap(
+      "leasehold help COMMAND explains one of them, with its flags. The flags of every command may also stand before its name. leasehold --version prints the version.",
+      room,
+    ),
     "",
   ].join("\n");
 

@@ -28,13 +28,16 @@ export const demo = command({
   endsWithOutput: true,
   summary: "watch a lock survive a killed holder, a frozen one and a killed leader: needs no etcd",
   help: [
-    "Processes contend for one lock and count in etcd, while the holder is killed, another one is frozen beyond its lease, and etcd's leader is killed. A separate process judges what happened, after about twenty seconds.",
+    "Processes contend for one lock and count in etcd, while the holder is killed, another one is frozen beyond its lease (not on Windows), and etcd's leader is killed. A separate process judges what happened, after about twenty seconds.",
     "It starts the etcd of leasehold dev, three members on free ports of 127.0.0.1, and ends it. With --endpoints it uses that etcd instead, below a random prefix that it removes, and leaves the servers alone; ETCDCTL_ENDPOINTS has no effect.",
     "Exit code: 0 if all promises were kept, 1 if one was broken.",
   ],
   flags: {
     workers: { value: "N", text: "contending processes, 5 to 26; default 5" },
-    seed: { value: "N", text: "order and moments of the faults; default: random, printed" },
+    seed: {
+      value: "N",
+      text: "order and moments of the faults, and lengths of the work; default: random, printed",
+    },
     sabotage: { value: "fence", text: "the workers skip the fence: the verdict must find it" },
     ui: { text: "also serve the live page of the queue, and print its address" },
   },

@@ -13,8 +13,9 @@ export const dev = command({
   summary: "run a development etcd, which keeps everything in memory",
   needsNoEtcd: true,
   help: [
-    "Runs a development etcd in this process, on 127.0.0.1, for leasehold, etcdctl and other clients of etcd. It keeps keys and users in memory, and has no TLS. No etcd needs to be installed.",
-    "It runs until it gets SIGINT, SIGTERM or SIGHUP. With NODE_ENV=production it does not start.",
+    "Runs a development etcd in this process, on 127.0.0.1, for leasehold, etcdctl of 3.4 to 3.7, Go's concurrency, jetcd and the package etcd3. It keeps keys and users in memory, and has no TLS. No etcd needs to be installed.",
+    "It has users, v3lock, v3election and /health, but no changes of the membership, no snapshots, no alarm CORRUPT, no JSON gateway and no metrics: doctor skips what it would ask for there.",
+    "It runs until it gets SIGINT, SIGTERM or SIGHUP. With NODE_ENV=production it does not start. Exit code 64: that, or a port is in use.",
   ],
   flags: {
     port: {

@@ -18,7 +18,9 @@ const NONE = "-";
 /** A move of hundreds of shards is hundreds of changes. */
 const GAP_MS = 200;
 
-const FLAGS = { watch: { text: "print again after each change, until a signal" } } as const satisfies Flags;
+const FLAGS = {
+  watch: { text: "print again after each change, five times a second at most, until a signal" },
+} as const satisfies Flags;
 
 /** What a command prints of each state. */
 interface Printer<S> {
@@ -266,7 +268,9 @@ export const shards = command({
       "ones. Balance: how far the members are below and above their shares.",
     "Then what moves. waiting: TO stands in the queue, and gets the shard as soon as the work of FROM has settled. planned: the rule names TO, which is not in the queue yet. " +
       "free: nobody owns it.",
-    "Exit code 1: the group has no members.",
+    "STATE: a joining member has no share before it has settled, a draining one none. declines 3: its work on three shards has failed, so it leaves them to " +
+      "others for a minute. 32 shards: it has another number of shards than the group, and owns none.",
+    "leasehold show NAME/shard/7 shows the queue of a shard. Exit code 1: the group has no members.",
   ],
   flags: FLAGS,
   run: (call) => {

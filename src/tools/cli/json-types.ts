@@ -1,5 +1,5 @@
 // What the commands write with --json: one object on a line. `node scripts/cli-json.js` writes docs/cli.schema.json from it, with these
-// comments, and the list of types in docs/cli-json.md.
+// comments.
 
 /** "members": no lock, but the members of a group, each of which counts as a holder. "unknown": no entry shows it. */
 export type KindJson = "mutex" | "rwlock" | "semaphore" | "election" | "members" | "unknown";
@@ -213,7 +213,7 @@ export interface OnceRecordJson {
   readonly error?: { readonly name: string; readonly code?: string; readonly message: string };
 }
 
-/** `run`, on standard error: another client holds the lock. */
+/** `run`, on standard error: another client holds the lock. A line after each change, every two seconds at most. */
 export interface WaitingJson {
   readonly event: "waiting";
   readonly name: string;
@@ -284,7 +284,7 @@ export interface LostJson {
   readonly commandCode: number;
 }
 
-/** `lead`, on standard error: a campaign has failed. */
+/** On standard error. `lead`: a campaign has failed. `run`: its session was lost during the wait, and it joins the queue again, at its end. */
 export interface RetryingJson {
   readonly event: "retrying";
   readonly name: string;

@@ -74,8 +74,10 @@ export const candidates = command({
   help: [
     "Lists the candidates of this election, the leader first, in the order of the queue, at most the 1000 oldest.",
     "PRIORITY: - for a candidate of another client, or without a priority, labels or the option transferable: it keeps its place, and a " +
-      "leader cannot hand over to it, nor past it. FENCE: the create revision of the key, and the fence once it leads. OWNER: what " +
+      "leader cannot hand over to it, nor past it; --priority 0 is enough. FENCE: the create revision of the key, and the fence once it leads. OWNER: what " +
       "leadership.transfer takes.",
+    "A leader that has died leads in this list until its lease and its release delay have ended. The list cannot show whom a rule eligible " +
+      "of the library admits.",
     "Exit code 1: there are no candidates.",
   ],
   flags: {},
@@ -99,8 +101,8 @@ export const observe = command({
   summary: "print every change of leader or value",
   help: [
     'Prints the current leader of this election, then a line for every change: "leader", its fence and its value, or "no leader". It ' +
-      "continues through outages of etcd, and ends on a signal with 128 plus its number, 130 for Ctrl-C. On a terminal, it cuts long " +
-      "values.",
+      "continues through outages of etcd, and ends on a signal with 128 plus its number, 130 for Ctrl-C. On a terminal, it cuts values at " +
+      "200 characters. No value can pass for a vacancy, as the first word comes from leasehold.",
   ],
   flags: {},
   async run({ positionals: [name = ""], io, connect, signal, json: wantsJson }) {

@@ -97,8 +97,9 @@ export const ls = command({
   summary: "list locks and elections",
   help: [
     "Lists the locks and elections whose names start with PREFIX, or all of them: kind, owner of the holder, how long ago the " +
-      "holder joined the queue, number of waiters. It writes them page by page.",
-    "(sticky): the session of the owner may keep the key while no caller has the lock.",
+      "holder joined the queue, number of waiters. It writes them page by page, as of one revision of etcd.",
+    "(sticky): the session of the owner may keep the key while no caller has the lock. (free in 16 s): the owner is dead, and its release " +
+      "delay keeps its place.",
     "Exit code 0 also if there are none.",
   ],
   flags: { limit: { value: "N", text: "list at most N locks; default all" } },
@@ -148,8 +149,8 @@ export const show = command({
       "jetcd.",
     "WEIGHT: how many permits of a weighted semaphore it takes, and how many there are. " +
       "PRIORITY: of its call; the waiters are listed as they come next. " +
-      "REASON: why its caller wants the lock, if it has said so. JOINED: age of the entry. SINCE: when it joined. Both by the client's clock; - if the client writes no time. " +
-      "LEASE: the ID for etcdctl lease. FENCE: the create revision of the key, which is the fence of an exclusive lock.",
+      "REASON: why its caller wants the lock, if it has said so. JOINED: age of the entry, a holder's wait included. SINCE: when it joined. Both by the client's clock; - if the client writes no time. " +
+      "TTL LEFT: until the lease ends, unless it is renewed. LEASE: the ID for etcdctl lease; - for a key without a lease, which never expires. FENCE: the create revision of the key, which is the fence of an exclusive lock.",
     "An entry that is held or kept is that of a sticky lock: its session may keep it while no caller has the lock.",
     "A dead entry keeps its place until the release delay of its session is over.",
     "Runs of once: how many of the youngest 100 slots of the name are in which state; leasehold once NAME lists them.",
@@ -294,6 +295,7 @@ export const release = command({
       "the create revision: it never hits a later holder.",
     "A holder of leasehold is notified that it has lost the lock; until it has stopped, only " +
       "its fence protects the next holder. A waiter of leasehold joins the queue again at its end.",
+    "If several clients hold the lock, it takes the key of one. It finds keys among the first 1000 holders and waiters.",
     "Exit code 1: there was no entry to remove, or the answer was no.",
   ],
   flags: {

@@ -64,6 +64,7 @@ export const ui = command({
   summary: "serve a live page of locks and elections on this machine",
   help: [
     "Serves a page with the locks and elections whose names start with PREFIX, on 127.0.0.1, and prints its address. The address has a random token: do not share it. The page is live: it shows holders, waiters and what happened.",
+    "The first request moves the token into a cookie. A request without a token gets 401, one with another token 403.",
     "It runs until it gets SIGINT, SIGTERM or SIGHUP.",
   ],
   flags: {

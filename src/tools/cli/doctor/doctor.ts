@@ -104,7 +104,7 @@ const AT_A_TIME = 5;
 const FLAGS = {
   ttl: {
     value: "DURATION",
-    text: "TTL of the session that doctor opens, in whole seconds, at least 2s; default 3s",
+    text: "TTL of the session that doctor opens, in whole seconds, 2s to 86400s; default 3s. Raise it on a slow link, as each call may take a quarter",
   },
   timeout: { value: "DURATION", text: "limit of each request, 100ms to 60s; default 2s" },
 } as const;
@@ -116,9 +116,23 @@ export const doctor = command({
   endsWithOutput: true,
   summary: "examine each endpoint and the cluster, and say what to do",
   help: [
-    "Examines every endpoint by itself: the network, TLS and certificates, what answers there, its version, the user's rights, the " +
+    "Examines every endpoint by itself, without fail-over, until a failure makes further checks pointless: the network, TLS and certificates, what answers there, its version, the user's rights, the " +
       "latency of reads and locks, and the renewals of a session. Then the cluster: leader, majority, alarms, lag, nested names.",
-    `It takes a lock with a random name that starts with PREFIX (default ${DEFAULT_PREFIX}), and leaves nothing behind.`,
+    `It takes a lock with a random name that starts with PREFIX (default ${DEFAULT_PREFIX}), and removes it, and its session, at the end, also on SIGINT and SIGTERM.`,
+    "Checks of the way to an endpoint. reach: an address (of several, one) and an open TCP port. tls, for https:// only: the handshake, and that " +
+      "the server accepts this client's certificate. certificate: authority, name and dates; a warning in its last 14 days.",
+    "Checks of the server. server: fails for what is no member for clients: a web server, the port for peers, etcd grpc-proxy, a server that " +
+      "never answers. version: whether it is advised. clock: less than 5 s from the one here. space: a warning at 80 % of the quota, which etcd " +
+      "reports from 3.6 on; a failure when etcd rejects writes. learner: fails for one. status: etcd's HTTP gateway does not answer, so space, " +
+      "learner and the cluster are not checked.",
+    "Checks of the user and the service. login: user and password. rights: to read, and to write and delete below PREFIX. read: the median of " +
+      "five linearizable reads; a warning from 100 ms on. answer: fails if reads or a lock take too long, as without a leader. ttl: as long in " +
+      "etcd as leasehold relies on. renewal and session: two renewals over two thirds of --ttl, without a loss. lock: the time that it and its " +
+      "release take.",
+    "Checks of the cluster. endpoints: how many work. client certificate: the dates of --cert. cluster id: fails for members of two clusters. " +
+      "leader: whether all members name one. members: how many voting members answer, how many may still fail, and which ones --endpoints does not name. alarms: NOSPACE, " +
+      "CORRUPT. versions: a warning if members differ. lag: a warning beyond 1,000 entries. names: a warning if a lock in use is below another " +
+      "one, among the first 20,000 keys that start with PREFIX, or of all.",
     "Exit code 0: nothing failed, though there may be warnings; 1: something failed; 69: no endpoint works.",
   ],
   flags: FLAGS,

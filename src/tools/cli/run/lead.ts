@@ -33,7 +33,7 @@ export const lead = command({
       "another candidate can lead, and this process campaigns again: each term starts the command anew.",
     "When the command ends by itself, or by a signal that was passed on to it, leasehold resigns and exits with its code. It " +
       "does not start the command again.",
-    "The command has LEASEHOLD_NAME, LEASEHOLD_KEY, LEASEHOLD_FENCE and LEASEHOLD_LEASE in its environment, and no password " +
+    "The command has LEASEHOLD_NAME, LEASEHOLD_KEY, LEASEHOLD_FENCE and LEASEHOLD_LEASE (hexadecimal) in its environment, and no password " +
       "of etcd.",
     "With --on-wanted, the command gets the signal, once in a term, when another candidate waits: it may end, so that this one leads " +
       "next. A candidate that waits already when the term begins counts, too.",

@@ -94,7 +94,7 @@ const FLAGS = {
   },
   priority: {
     value: "N",
-    text: "a whole number, -1000 to 1000: the highest that waits is next; all clients of the name must give one, or none",
+    text: "a whole number, -1000 to 1000: the highest that waits is next; all clients of the name must give one, or none; without effect with --try",
   },
   ...PACE_FLAGS,
   reason: { value: "TEXT", text: "why, as the holder and others see it, at most 256 bytes" },
@@ -111,15 +111,16 @@ export const run = command({
   takesCommand: true,
   summary: "run a command while holding a lock",
   help: [
-    "Takes the lock, runs the command in a process group of its own, releases the lock, and exits with the command's code.",
-    "The command has LEASEHOLD_NAME, LEASEHOLD_KEY, LEASEHOLD_LEASE and, if the lock is exclusive, LEASEHOLD_FENCE in its " +
+    "Takes the lock, runs the command in a process group of its own, releases the lock, and exits with the command's code. If the session is " +
+      "lost during the wait, it joins the queue again, at its end.",
+    "The command has LEASEHOLD_NAME, LEASEHOLD_KEY, LEASEHOLD_LEASE (hexadecimal) and, if the lock is exclusive, LEASEHOLD_FENCE in its " +
       "environment, and no password of etcd. Signals are passed on to it.",
     "If etcd stops renewing the lease, the command gets SIGTERM, and its group SIGKILL after the grace, before another client " +
       "can get the lock. If the lock is lost at once (key deleted, lease revoked), the group gets SIGKILL at once.",
     "With --once, the command does not run if any client has run the slot, is running it, or has skipped it. The exit code is then 76 if " +
       "that run was lost (a command that was ended early counts as lost), 79 if it failed, and otherwise 0. The lock of a slot that is no " +
       "whole number is NAME/KEY.",
-    "With --keep-output, a call whose command does not run replays the output of the one that did, and exits with its code, also if that is not 0.",
+    "With --keep-output, a call whose command does not run replays the output of the one that did, if it was kept, and exits with its code, also if that is not 0.",
     "With --on-wanted, the command gets the signal, once, when another client waits: it may end, so that the lock is free. A client " +
       "that waits already at the start counts, too. A command that goes on keeps the lock.",
     "Exit codes: the command's own; 128 plus the number of the signal that ended it; 75 lock not acquired in time, the queue is full, or a newer one has come; 76 the lock was " +

@@ -18,14 +18,14 @@ export interface Pace {
 }
 
 export const PACE_FLAGS = {
-  ttl: { value: "DURATION", text: "TTL of the lease, in whole seconds; default 15s" },
+  ttl: { value: "DURATION", text: "TTL of the lease, in whole seconds, 2s to 86400s; default 15s" },
   grace: {
     value: "DURATION",
     text: "time from SIGTERM to SIGKILL, at most 0.35 of the TTL; default 0.2 of the TTL",
   },
   "release-delay": {
     value: "DURATION",
-    text: "after a crash or a lost lease, the next holder waits for this time after the lease has ended; default 0s",
+    text: "after a crash or a lost lease, the next holder waits for this time after the lease has ended, at most 1h; default 0s",
   },
   owner: {
     value: "TEXT",

@@ -37,11 +37,11 @@ export const SLOT_FLAGS = {
     text: "with --once, if another client runs this slot: wait (for its end), skip or fail (exit code 75); default skip, or to take over with --rerun",
   },
   "keep-output": {
-    text: "with --once, keep the exit code and the end of the standard output, 64 KiB, which later calls replay",
+    text: "with --once, keep the exit code and the end of the standard output, which later calls replay: 64 KiB of JSON, or 48 KiB of bytes that are no UTF-8",
   },
   keep: {
     value: "DURATION",
-    text: "with a --once that is no whole number, how long the slot is kept; default 24h",
+    text: "with a --once that is no whole number, how long the slot is kept after its last change, 1s to 366d; default 24h (numbers: the highest 1000 are kept)",
   },
 } as const;
 

@@ -305,9 +305,10 @@ export const top = command({
   endsWithOutput: true,
   summary: "watch all locks under a prefix: holders, waiters, hold times, rates",
   help: [
-    "A live table of the locks and elections whose names start with PREFIX (default: all), on a terminal of 80 x 24 or more. Without a terminal, or with --once, it prints the current state once. With --json it runs until it gets a signal, unless --once is given.",
+    "A live table of the locks and elections whose names start with PREFIX (default: all), on a terminal of 80 x 24 or more. Without a terminal, or with --once, it prints the current state once, sorted by waiters, and ends, with 69 if etcd does not answer within 2 s. With --json it runs until it gets a signal, unless --once is given.",
     "keys: up/down or k/j, PgUp/PgDn, Home/End select; Enter shows the queue of the selected lock; / filters names, Esc removes the filter; w, h and r sort by waiters, hold time and rate of grants; q or Ctrl-C ends.",
-    "A hold time with < is an upper limit: the lock was acquired before this program began, or it's (sticky): the session of the holder may keep the key, and take the lock again, without telling etcd. With --json, the first line has all locks, and each further line those that have changed.",
+    "HOLDER: the owner of the first holder, or its value or key if the client wrote no owner; +2: two more hold. (free in 16 s): it is dead, and does not count as holding. (sticky): its session may keep the key, and take the lock again, without telling etcd; it counts as holding. HELD: since the grant. With <, it is an upper limit, from the join on, by the holder's clock: the lock was acquired before this program began, or is sticky. RATE: grants in a second, over about the last ten seconds; of a sticky lock, the keys.",
+    "In the queue of a weighted semaphore, 3 of 10 is what the entry takes; in that of a mutex with priorities, its priority. A holder whose key was deleted while other keys of its lease stayed is released; otherwise it is released or lost, as both look the same in etcd. With more than 20,000 keys under PREFIX, it ends with 64. With --json, the first line has all locks, and each further line those that have changed.",
   ],
   flags: {
     once: { text: "print the current state and exit, also on a terminal" },

@@ -189,14 +189,15 @@ export type RefusalReason = "unauthenticated" | "permission" | "quota" | "tls" |
  * for its own reason (`tls` or `member`). The request is not retried. docs/troubleshooting.md lists etcd's texts.
  *
  * It ends `lock()`, a call that waits, `Session.open` and `observe()`, and what they have put is deleted. A release and cleanups try again,
- * with pauses of up to 1 s, while the lease lives. A full database rejects no reads, so calls that wait go on.
+ * with pauses of up to 1 s, while the lease lives; `lead` campaigns again after `quota`, `tls` and `member`. A full database rejects no
+ * reads, so calls that wait go on.
  *
  * Only etcd's own text rejects a request. After a web server's 401 or 404, a gateway's text, an untrusted certificate or an answer of
  * another etcd cluster, the next host is asked. When every host has answered so, after three attempts at least, the call rejects; `reason`
  * is `tls`, `permission` or `unauthenticated` if all hosts agree, else `member`. Resets, closed connections, HTTP 429 and 5xx, and what
  * can't be decoded count as no answer. A host that asks for a client certificate, then closes without a word, counts as `tls` until a host
- * has answered, and then as unreachable; with the transport "etcd3" it always is. Texts of etcd that are not in that list, with the code of
- * a rejection, and `grpc: received message larger than max` are `other`: etcd has perhaps executed the request.
+ * has answered, and then as unreachable; with the transport "etcd3", always as unreachable. Texts of etcd that docs/troubleshooting.md
+ * doesn't list, with the code of a rejection, and `grpc: received message larger than max` are `other`: etcd has perhaps executed the request.
  */
 export class EtcdRefusedError extends LeaseholdError {
   readonly code = "ETCD_REFUSED";

@@ -31,12 +31,12 @@ export interface WeightOption {
  * At most `permits` holders at a time, in all processes that use the same name on the same etcd, served in order. Limits
  * concurrency, not rate. While processes use different numbers, as during a deploy, the number of the oldest entry in the
  * queue applies; no permit is ever taken back. With `weighted: true`, a call takes as many permits as its `weight`, and those of all
- * holders together are at most `permits`. If a client dies that waits for a permit, the one behind it may wait until that lease ends, usually
- * one TTL at most. A Semaphore holds no connection and needs no closing.
+ * holders together are at most `permits`. If a client that waits for a permit dies, the one behind it may wait until the lease of the dead one
+ * ends, usually one TTL at most. A Semaphore holds no connection and needs no closing.
  *
  * A permit that is handed over costs two transactions and one read, and wakes two other waiters at most. A session that waits for a permit
- * behind another waiter reads the queue after 0.4 s for each entry that must end first, and again: N such sessions send about 2.5 ln N
- * reads per second.
+ * behind another waiter reads the queue again and again, each time after 0.4 s for each entry that must end first: N such sessions send
+ * about 2.5 ln N reads per second.
  */
 export class Semaphore {
   readonly name: string;

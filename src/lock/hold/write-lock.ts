@@ -17,7 +17,7 @@ export interface WriteLock extends Lock {
    *
    * The key of a sticky lock leaves with the release. Once etcd has stored it, a session that adopts this one's lease gets no hold of it.
    * With `releaseDelayMs`, readers enter after a crash, too. Readers of Go's recipe, and clients of versions without this method, wait until
-   * it is released, as behind a writer. The value of its key then contains `"downgraded":true`.
+   * it is released, as behind a writer. Once etcd has stored it, the value of its key contains `"downgraded":true`.
    * @throws {LockLostError | LockReleasedError} when the hold has ended.
    * @throws {EtcdRefusedError} when etcd rejects the request. The hold goes on, and must count as downgraded.
    */

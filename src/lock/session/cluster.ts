@@ -132,7 +132,7 @@ export class Cluster extends ReportingCluster implements AsyncDisposable {
    *
    * If no host has ever answered, and all reject connections or have no address, a call that needs the first session rejects with
    * EtcdUnavailableError after about 3 s. Calls with `timeoutMs` or `rejoin`, `lead` and `observe` go on, and so do all calls if a host is
-   * silent or has answered before. Without SRV records, calls with a limit reject with EtcdUnavailableError.
+   * silent or has answered before. Missing SRV records count as hosts without an address.
    *
    * On abort: rejects at once with the signal's reason; the session is still opened, for the next caller.
    * @throws {EtcdUnavailableError} when no member granted a lease in time.
@@ -283,7 +283,7 @@ export class Session extends EventTarget implements AsyncDisposable {
     return this.#lease.leaseId;
   }
 
-  /** The TTL that etcd granted, in seconds. It counts, also if it's more than what was asked for. */
+  /** The TTL that etcd granted, in seconds. It applies, even if it's more than what was asked for. */
   get ttlSeconds(): number {
     return this.#lease.ttlSeconds;
   }

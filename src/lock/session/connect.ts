@@ -72,8 +72,8 @@ export interface ConnectOptions {
   /**
    * What carries the calls: HTTP/2 of this library's own, or npm's etcd3, which uses grpc-js, and is to be installed beside leasehold.
    * "etcd3" goes through the proxy that `https_proxy` names. It takes no `srv:`, `unix:` and `followMembers`, and from Node.js 26 on no
-   * `https://` host with an IP address (`reason: "tls"`) without `credentials.serverName`. Neither transport can skip the verification of
-   * certificates.
+   * `https://` host with an IP address (`reason: "tls"`) without `credentials.serverName`. No option skips the verification of
+   * certificates; with "http2", NODE_TLS_REJECT_UNAUTHORIZED=0 doesn't, either.
    * @default "http2"
    */
   readonly transport?: "http2" | "etcd3" | undefined;
@@ -104,12 +104,12 @@ export interface ConnectOptions {
    * `kill -9`, a lack of memory, `process.exit()`. The next waiters then do not wait for the TTL. A process that is stopped or blocked
    * loses nothing by it. docs/leases.md says what it can't do, and where it can't run.
    *
-   * One serves all clusters of a process, from the first session until the last one is closed, and keeps no process alive. Each worker
-   * thread with sessions, each process of `node:cluster` and `fork`, and each copy of leasehold has its own. That of a thread which has
-   * ended is a zombie until the process ends: use it in threads that last. One that ends is followed by another, after 60 s at most.
+   * One guardian serves all clusters of a process, from the first session until the last one is closed, and keeps no process alive. Each
+   * worker thread with sessions, each process of `node:cluster` and `fork`, and each copy of leasehold has its own. The guardian of a thread
+   * that has ended is a zombie until the process ends: use it in threads that last. If a guardian ends, another follows within 60 s.
    * Meanwhile a crash frees locks after the TTL; `cluster.health().guardian` has the cause, and once the log or a warning (GUARDIAN_ENDED).
    *
-   * If etcd is away, it tries for an hour, or for the TTL if that is longer; after a refusal, for one TTL. An etcd that comes back gives
+   * If etcd is away, the guardian tries for an hour, or for the TTL if that is longer; after a refusal, for one TTL. An etcd that comes back gives
    * each lease its whole TTL again. SIGINT, SIGTERM and SIGHUP, as from systemd at the end of a service, limit its work to the longest TTL.
    * Certificates, keys and passwords reach it through a pipe, never through arguments or the environment; new ones, and new hosts, when a
    * connection fails, and otherwise within 10 s.

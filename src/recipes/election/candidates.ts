@@ -60,7 +60,7 @@ export interface CandidateOptions {
    * A whole number, -1000..1000. When the turn of this candidate comes, and a transferable one of a higher priority waits, it hands over to
    * that one and joins the queue again, unless its turn has come by a `transfer` to it. A running leader stays: nobody is interrupted. A low
    * priority leads only when no higher one waits: starvation is possible. A priority behind a candidate that is not transferable, such as one
-   * of Go's, waits. A candidate that was adopted as the leader hands over to no priority. Costs a hand-over more. @default 0
+   * of Go's, waits. An adopted leader hands over to no higher priority. Costs a hand-over more. @default 0
    */
   readonly priority?: number | undefined;
   /**
@@ -75,7 +75,7 @@ export interface CandidateOptions {
    * rules: each hands over to another session at most once per campaign.
    *
    * With `(one, all) => all.every((other) => one.labels.version <= other.labels.version)`, no new version leads while an old one is a
-   * candidate. @default all are
+   * candidate, if all have the label: without one, none is eligible. @default all are
    */
   readonly eligible?:
     ((candidate: ElectionCandidate, all: readonly ElectionCandidate[]) => boolean) | undefined;

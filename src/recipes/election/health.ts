@@ -23,7 +23,7 @@ export interface HealthOptions {
   readonly everyMs?: number | undefined;
   /**
    * Milliseconds after which the term ends unless `healthy` has passed, or `leadership.heartbeat()` was called, 1..2147483647. With
-   * `healthy`, the time counts in which the event loop runs: a stall counts for an eighth of it at most, and a check that was due is made
+   * `healthy`, the time counts in which the event loop runs: a stall counts for an eighth of `withinMs` at most, and a check that was due is made
    * after the stall, with at least `withinMs - everyMs` to answer. Without `healthy`, the heartbeats alone count, and all time, also that in
    * which the process stood still: `held`, `signal`, `assertHeld()`, the end of `work` and a late heartbeat then find the term over.
    * @default 10000 with `healthy`, else no limit

@@ -137,7 +137,7 @@ export const overview = (commands: readonly AnyCommand[], room = WIDTH): string 
     ),
     "",
     ...wrap(
-      "leasehold help COMMAND explains one of them, with its flags. The flags of every command may also stand before its name. leasehold --version prints the version.",
+      "leasehold help COMMAND explains one of them, with its flags. --json and the flags for the connection may also stand before its name. leasehold --version prints the version.",
       room,
     ),
     "",

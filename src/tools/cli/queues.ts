@@ -295,7 +295,7 @@ export const release = command({
       "the create revision: it never hits a later holder.",
     "A holder of leasehold is notified that it has lost the lock; until it has stopped, only " +
       "its fence protects the next holder. A waiter of leasehold joins the queue again at its end.",
-    "If several clients hold the lock, it takes the key of one. It finds keys among the first 1000 holders and waiters.",
+    "If several clients hold the lock, give the key of one, which must be among the first 1000 holders or waiters.",
     "Exit code 1: there was no entry to remove, or the answer was no.",
   ],
   flags: {

@@ -127,7 +127,7 @@ export class Cluster extends ReportingCluster implements AsyncDisposable {
 
   /**
    * The cluster's standing session. Opened on first use, and again after the session is lost or its `close()` was called,
-   * even while it drains. `timeoutMs` defaults to 10000. To open it takes a round trip, besides TCP and TLS, and one more with a password or
+   * even while it drains. `timeoutMs` defaults to 10000. Opening it takes a round trip, besides TCP and TLS, and one more with a password or
    * the transport "etcd3".
    *
    * If no host has ever answered, and all reject connections or have no address, a call that needs the first session rejects with
@@ -283,7 +283,7 @@ export class Session extends EventTarget implements AsyncDisposable {
     return this.#lease.leaseId;
   }
 
-  /** The TTL that etcd granted, in seconds. It applies, even if it's more than what was asked for. */
+  /** The TTL that etcd granted, in seconds: this one counts, even if it is longer than `ttlSeconds` of the options. */
   get ttlSeconds(): number {
     return this.#lease.ttlSeconds;
   }

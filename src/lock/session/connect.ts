@@ -106,11 +106,11 @@ export interface ConnectOptions {
    *
    * One guardian serves all clusters of a process, from the first session until the last one is closed, and keeps no process alive. Each
    * worker thread with sessions, each process of `node:cluster` and `fork`, and each copy of leasehold has its own. The guardian of a thread
-   * that has ended is a zombie until the process ends: use it in threads that last. If a guardian ends, another follows within 60 s.
+   * that has ended is a zombie until the process ends: use it in threads that last. If a guardian ends, another one starts within 60 s.
    * Meanwhile a crash frees locks after the TTL; `cluster.health().guardian` has the cause, and once the log or a warning (GUARDIAN_ENDED).
    *
-   * If etcd is away, the guardian tries for an hour, or for the TTL if that is longer; after a refusal, for one TTL. An etcd that comes back gives
-   * each lease its whole TTL again. SIGINT, SIGTERM and SIGHUP, as from systemd at the end of a service, limit its work to the longest TTL.
+   * If etcd is away, the guardian tries for an hour, or for the TTL if that is longer; after a refusal, for one TTL. An etcd that comes back
+   * gives each lease its whole TTL again. SIGINT, SIGTERM and SIGHUP, as from systemd at the end of a service, limit its work to the longest TTL.
    * Certificates, keys and passwords reach it through a pipe, never through arguments or the environment; new ones, and new hosts, when a
    * connection fails, and otherwise within 10 s.
    * @default false

@@ -78,8 +78,8 @@ export interface MutexWaitOptions extends LockWaitOptions {
    * newest one is aborted or crashes.
    *
    * A free lock costs one request, a place in the queue two, with nobody joining in between: while others join more often than once in a
-   * round trip to etcd, the call gets none, and the later calls of its session for this name wait behind it, up to `timeoutMs`. A call that
-   * joins again, as with `rejoin`, ends if a newer one is there, or has been there meanwhile. If etcd has compacted what has come since, a
+   * round trip to etcd, the call gets no place, and the later calls of its session for this name wait behind it, up to `timeoutMs`. A call
+   * that joins again, as with `rejoin`, ends if a newer one is there, or has been there meanwhile. If etcd has compacted what has come since, a
    * call ends after a lost answer, and joins again after the loss of its session (`rejoin`), though it may have been superseded. Excludes
    * `maxWaiting` and a sticky Mutex. The call deletes keys of other sessions: if each process has a user of its own in etcd, each user needs
    * the right to write all of these keys.

@@ -51,16 +51,16 @@ export interface ElectionCandidate {
 export interface CandidateOptions {
   /**
    * The candidate can be named by `leadership.transfer`, and it moves to the end of the queue when one behind it is named. It's true if
-   * one of the options below is given. It has a key more in etcd, on the same lease: `/leasehold/candidates/KEY/about`, with KEY that of its
-   * entry, which counts only while nobody has changed it; docs/operations.md says which right that needs. It sends one request more when
-   * its turn comes. @default false
+   * one of the options below is given. It has a key more in etcd, on the same lease: `/leasehold/candidates/KEY/about`, where KEY is that of
+   * its entry. It counts only while nobody has changed it; docs/operations.md says which right that needs. The candidate sends one request
+   * more when its turn comes. @default false
    */
   readonly transferable?: boolean | undefined;
   /**
    * A whole number, -1000..1000. When the turn of this candidate comes, and a transferable one of a higher priority waits, it hands over to
    * that one and joins the queue again, unless its turn has come by a `transfer` to it. A running leader stays: nobody is interrupted. A low
-   * priority leads only when no higher one waits: starvation is possible. A priority behind a candidate that is not transferable, such as one
-   * of Go's, waits. An adopted leader hands over to no higher priority. Costs a hand-over more. @default 0
+   * priority leads only when no higher one waits: starvation is possible. Behind a candidate that is not transferable, such as one of Go's, a
+   * candidate waits, whatever its priority. An adopted leader hands over to no higher priority. Costs a hand-over more. @default 0
    */
   readonly priority?: number | undefined;
   /**

@@ -34,11 +34,16 @@ export interface OnceOptions extends QueueWaitOptions, LockOptions {
    */
   readonly ifRunning?: "wait" | "skip" | "fail" | undefined;
   /**
-   * How long marks are kept. For slots that are numbers, `{ slots }` or a number: marks of so many slots, those with the highest
-   * numbers, 1..100000; a slot that is not higher than one whose mark was deleted has expired, and is never run. If the calls of a name
-   * differ, the lowest value applies. For slots that are strings, `{ ms }`, 1000 to 366 days: the mark stays for so long from its last
-   * change on, by the clock of etcd, and up to an eighth or 5 s longer, or a quarter if it is between two steps; then the slot is as new. That of a run which has not ended stays
-   * for an hour at least: `ms` must be longer than the work can take.
+   * How long marks are kept. For slots that are numbers, `{ slots }` or a number: marks of so many slots, those with the highest numbers,
+   * 1..100000; a slot that is not higher than one whose mark this has deleted has expired, and is never run. If the calls of a name differ,
+   * the lowest value applies. For slots that are strings, `{ ms }`, 1000 to 366 days: the mark stays for so long from its last change on,
+   * by the clock of etcd, and up to an eighth or 5 s longer, or a quarter if it is between two steps; then the slot is as new. That of a
+   * run which has not ended stays for an hour at least: `ms` must be longer than the work can take.
+   *
+   * The mark of slot 42 of `jobs/report` is `/leasehold/once/jobs/report//0000000000000042`, without a lease, or under
+   * `/leasehold/once/prod/` with `connect({ prefix: "prod/" })`. Delete a mark by hand to have its slot run again, and all when the name is
+   * no longer used. The mark of a string is `/leasehold/once/payments//=KEY`, percent-encoded, on a lease that no session has: if that is
+   * revoked, its slots are as new. `list`, `leasehold top` and the page read the marks if their prefix is empty.
    * @default 1000 slots, and 24 hours
    */
   readonly keep?: number | { readonly slots: number } | { readonly ms: number } | undefined;
@@ -92,23 +97,16 @@ export type OnceReply<T> =
 
 /**
  * Runs `work` at most once for each slot, whatever the clocks of the callers say. A slot is a number that all of them derive
- * from the same schedule, such as the epoch milliseconds of a cron tick; or any string, such as the idempotency key of a request. The
- * call takes a lock, as a `Mutex` does: `name`, so that numbered slots of one name never overlap, or `name/SLOT`, percent-encoded, for a
- * string. The
- * transaction that takes it compares the mark of the slot and puts it. When `work` has ended, one transaction marks the slot as run
- * and releases the lock, if it is still held. A run costs two requests if the queue is empty, a slot that has run one.
+ * from the same schedule, such as the epoch milliseconds of a cron tick; or any string, such as the idempotency key of a request. If
+ * another holder has the lock, `ifHeld` and `ifRunning` decide whether the call waits. If `work` throws, that very error is thrown, and the
+ * slot counts as run and failed. The slot counts as lost if the process crashes, if the lock is lost, or released by `work`, before `work`
+ * ends, or if etcd rejects the mark for a TTL, as while its database is full: the call rejects. `rerun` decides what the next call does
+ * after either. After a restore of etcd, slots that have run since the backup run again.
  *
- * If another holder has the lock, `ifHeld` and `ifRunning` decide whether the call waits. If
- * `work` throws, that very error is thrown, and the slot counts as run and failed; its mark keeps the error's name, code and message. The
- * slot counts as lost if the lock is lost, or
- * released by `work`, before `work` ends, or if etcd rejects the mark for a TTL, as while its database is full: the call rejects. `rerun`
- * decides what the next call does after either. A mark has at most 96 KiB.
- *
- * The mark of slot 42 of `jobs/report` is `/leasehold/once/jobs/report//0000000000000042`, without a lease, or under
- * `/leasehold/once/prod/` with `connect({ prefix: "prod/" })`. Delete a mark to have its slot run again, and all when the name is no longer
- * used. The mark of a string is `/leasehold/once/payments//=KEY`, percent-encoded, on a lease that no session has: if that is revoked, its
- * slots are as new. After a restore of etcd, later slots run again. `list`, `leasehold top` and the page read the marks if their prefix is
- * empty.
+ * The lock is that of a `Mutex`: `name`, so that numbered slots of one name never overlap, or `name/SLOT`, percent-encoded, for a string.
+ * The transaction that takes it compares the mark of the slot and puts it. When `work` has ended, one transaction marks the slot as run
+ * and releases the lock, if it is still held. The mark has at most 96 KiB, and keeps the name, code and message of an error; `keep` says
+ * where it is. A run costs two requests if the queue is empty, a slot that has run one.
  *
  * On abort and throws: as `Mutex.lock`, and an abort is ignored while `work` runs. A call that gives up before its work leaves the slot as
  * it was; while etcd is slower than `requestTimeoutMs`, the slot may count as lost, though it never ran.

@@ -204,7 +204,7 @@ function flightsOf(source: LeaseSource): Map<string, Flight> {
  * a RunFailedError if `compute` threw. If that process dies, the next one that waits computes. The value is given to later calls for
  * `ttlMs`, which costs one read each; calls with the same source and times that are under way at the same time share one. An error is not given
  * to later calls. The value is what JSON makes of what `compute` returned, or bytes, for the process that has computed it, too: at most
- * 65,536 bytes. It has three keys, at `/leasehold/once/KEY//*`.
+ * 65,536 bytes. etcd has it in three keys, at `/leasehold/once/KEY//*`.
  *
  * On abort: rejects at once with the signal's reason; a computation that has begun goes on, for the others.
  * @param key a name, as that of a Mutex, which is the lock of the computation.

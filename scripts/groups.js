@@ -11,12 +11,14 @@ import { findChromium } from "../test/support/servers/chromium.js";
 import { dockerEngine } from "../test/support/servers/docker-engine.js";
 import { containersOf, provideImage } from "../test/support/servers/docker-image.js";
 import { findEnvoy } from "../test/support/servers/envoy.js";
+import { findH2o } from "../test/support/servers/h2o.js";
 import { findHaproxy } from "../test/support/servers/haproxy.js";
 import { findNghttpx } from "../test/support/servers/nghttpx.js";
 import { findNginx } from "../test/support/servers/nginx.js";
 import { findPostgres } from "../test/support/servers/postgres.js";
 import { findPromtool } from "../test/support/servers/promtool.js";
 import { findRedis } from "../test/support/servers/redis-find.js";
+import { findStunnel } from "../test/support/servers/stunnel.js";
 import { exitNotRun, ROOT, runVitest } from "./vitest-run.js";
 
 /** @typedef {(args: readonly string[]) => Promise<number>} Group gets the options, and resolves with the exit code */
@@ -67,6 +69,7 @@ async function proxies() {
   const found = [`nginx ${nginx.version}`, `HAProxy ${haproxy.version}`];
   for (const [name, find] of Object.entries({
     ...{ Envoy: findEnvoy, nghttpx: findNghttpx, Apache: findApache, Caddy: findCaddy },
+    ...{ stunnel: findStunnel, h2o: findH2o },
   })) {
     const proxy = await find().catch(({ message }) => void console.log(`not run: ${message}`));
     if (proxy) found.push(`${name} ${proxy.version}`);

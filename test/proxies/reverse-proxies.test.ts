@@ -52,7 +52,9 @@ const proxies = [
   { name: "Apache", start: startApache },
   { name: "Caddy", start: startCaddy },
 ];
-const found = proxies.filter(({ name }) => process.env["LEASEHOLD_PROXIES"]?.includes(name));
+/** The programs are fetched before the tests: that may take longer than one of them. */
+const isThere = (name: string) => process.env["LEASEHOLD_PROXIES"]?.includes(name) === true;
+const found = proxies.filter(({ name }) => isThere(name));
 
 // They mostly wait, each for a proxy of its own.
 const SLOW = { concurrent: true, timeout: 60_000 };
@@ -221,18 +223,20 @@ describe.concurrent("behind nginx, which ends each connection after 20 requests,
 });
 
 describe.concurrent("a proxy that cannot serve is named by an error:", () => {
-  test("stunnel as a server agrees on no protocol", async ({ expect }) => {
-    await using proxy = await startStunnel({ target: etcd.member.clientPort, pair });
-    await using cluster = connect(options(proxy));
-    const lock = new Mutex(cluster, "stunnel").lock();
-    await expect(lock).rejects.toMatchObject({ code: "ETCD_REFUSED" });
-    await expect(lock).rejects.toThrow(/chose no ALPN protocol/);
-  });
+  if (isThere("stunnel"))
+    test("stunnel as a server agrees on no protocol", async ({ expect }) => {
+      await using proxy = await startStunnel({ target: etcd.member.clientPort, pair });
+      await using cluster = connect(options(proxy));
+      const lock = new Mutex(cluster, "stunnel").lock();
+      await expect(lock).rejects.toMatchObject({ code: "ETCD_REFUSED" });
+      await expect(lock).rejects.toThrow(/chose no ALPN protocol/);
+    });
 
-  test("h2o 2.2 keeps a stream for itself until it ends", async ({ expect }) => {
-    await using proxy = await startH2o({ target: etcd.member.clientPort });
-    await using cluster = connect(options(proxy));
-    const lock = new Mutex(cluster, "h2o").lock({ timeoutMs: 3000 });
-    await expect(lock).rejects.toMatchObject({ code: "ETCD_UNAVAILABLE" });
-  });
+  if (isThere("h2o"))
+    test("h2o 2.2 keeps a stream for itself until it ends", async ({ expect }) => {
+      await using proxy = await startH2o({ target: etcd.member.clientPort });
+      await using cluster = connect(options(proxy));
+      const lock = new Mutex(cluster, "h2o").lock({ timeoutMs: 3000 });
+      await expect(lock).rejects.toMatchObject({ code: "ETCD_UNAVAILABLE" });
+    });
 });

@@ -1,8 +1,7 @@
-import { EtcdRefusedError, KindMismatchError, QueueFullError } from "../../errors.js";
+import { EtcdRefusedError, KindMismatchError } from "../../errors.js";
 import type { KeyValue, Range, Txn, TxnAnswer } from "../../etcd/port.js";
 import type { RangesAnswer } from "../../etcd/ranges.js";
 import { type CallPolicy, retryAfter } from "../../etcd/retry.js";
-import { keyText } from "../../etcd/watch.js";
 import { parseEntryValue } from "../../keys.js";
 import { entryFound, type LockKind, mayMeet } from "../../kinds.js";
 import type { AdoptedEntry } from "../session/cleanup.js";
@@ -14,7 +13,6 @@ import {
   type JoinResult,
   type LockMode,
   oldestOf,
-  queueRange,
   type RangeResult,
   UNKNOWN,
   type When,
@@ -23,9 +21,9 @@ import {
 } from "./lock-mode.js";
 import type { LeaveBy, LockTable, Queue } from "./queue.js";
 import type { SessionEntries } from "./session-entries.js";
-import { SeenEntry, splitQueue } from "./seen-entry.js";
+import { roomIn } from "./room.js";
 import type { Superseding } from "./superseding.js";
-import { boundedTxn, countedTxn, joinRefused, joinTxn, takeOverTxn, tryTxn } from "./txns.js";
+import { joinRefused, joinTxn, takeOverTxn, tryTxn } from "./txns.js";
 
 /** The entry that a caller wants to put into each of its queues. */
 export interface JoinWanted {
@@ -100,9 +98,6 @@ const inTheWay = ({ trying }: LockMode, path: string): Range =>
   oldestOf(path, "whenBeside" in trying ? 2 : 1);
 /** So many transactions of one try, while the writer changes beside which it may hold. */
 const MAX_TRIES = 4;
-
-/** A call with `maxWaiting` looks so often at a queue that others join meanwhile. */
-const MAX_LOOKS = 20;
 
 /** The key of an entry is there already, of another client: the next number is tried. Nobody outside sees this error. */
 const KEY_TAKEN = new Error("the key is taken");
@@ -414,41 +409,4 @@ function joinedBy(entry: JoinedEntry, own: SessionEntries, { succeeded, ranges }
   const result = entry.mode.joined(entry, found);
   if (result.state === "waiting") entry.foundBefore(result.predecessor.revision);
   return { entry, result, mismatch: entry.mismatchIn(found, true) };
-}
-
-/**
- * Fewer than `maxWaiting` entries wait. etcd can't compare a count, so an attempt needs that no entry was put since it was counted. While others
- * join all the time, it would never get on: then it joins, and leaves if too many were before it.
- */
-function roomIn({ name, path }: Queue, { mode, maxWaiting }: JoinWanted): Admission | undefined {
-  if (maxWaiting === undefined) return undefined;
-  let when: When = whenEmpty;
-  let looks = 0;
-  const assertRoom = ({ kvs, before }: Pick<ShownQueue, "kvs" | "before">): void => {
-    const waiting = waitingIn(path, kvs, mode.permits === undefined ? before : kvs);
-    if (waiting >= maxWaiting) throw new QueueFullError(name, maxWaiting, waiting);
-  };
-  return {
-    txn: (entry) => (looks > MAX_LOOKS ? countedTxn(entry) : boundedTxn(entry, when)),
-    shown(queue) {
-      assertRoom(queue);
-      const { revision } = queue;
-      when = () => [{ kind: "nothing since", ...queueRange(path), revision }];
-      looks++;
-    },
-    put({ kvs, before }, { revision }) {
-      const older = kvs.filter(({ createRevision }) => createRevision < revision);
-      if (looks > MAX_LOOKS) assertRoom({ kvs: older, before });
-    },
-  };
-}
-
-/** How many of these entries wait. `read`: those of them that were read with their values. */
-function waitingIn(path: string, kvs: readonly KeyValue[], read: readonly KeyValue[]): number {
-  const values = new Map(read.map((kv) => [keyText(kv.key), kv]));
-  const entries = kvs.map((kv) => {
-    const withValue = values.get(keyText(kv.key));
-    return new SeenEntry(withValue ?? kv, withValue !== undefined);
-  });
-  return splitQueue(path, entries).waiters.length;
 }

@@ -1,6 +1,6 @@
 import type { KeyValue } from "../../etcd/port.js";
 import { entryKey, parseEntryKey, parseEntryValue } from "../../keys.js";
-import type { KeyWatch } from "../hold/hold.js";
+import type { KeyWatch } from "../hold/key-watch.js";
 import type { JoinedEntry, QueueEntry } from "../queue/entry.js";
 import type { Timer } from "../../base/util/clock.js";
 import { deleteStrayKey, keysOfLease, underPrefix } from "./cleanup.js";

@@ -388,7 +388,7 @@ export const OTHERS: readonly Mutant[] = [
     wrong: "counts those that wait, and then joins whoever else has joined meanwhile",
     patches: [
       {
-        file: "lock/queue/join.js",
+        file: "lock/queue/room.js",
         from: 'when = () => [{ kind: "nothing since", ...queueRange(path), revision }];',
         to: "when = () => [];",
       },

@@ -304,7 +304,7 @@ const MUTEX: readonly Mutant[] = [
     wrong: "does not watch the key that it holds",
     patches: [
       {
-        file: "lock/hold/hold.js",
+        file: "lock/hold/key-watch.js",
         from: "        this.#holds.add(this, atOnce);\n",
         to: "",
       },

@@ -48,7 +48,7 @@ export const HOLDS: readonly Bug[] = [
     lost: "A deletion by hand was noticed only by the slow list of the keys.",
     patches: [
       {
-        file: "lock/hold/hold.js",
+        file: "lock/hold/key-watch.js",
         from: "    interrupted() {\n        this.watch();\n    }",
         to: "    interrupted() { }",
       },

@@ -13,8 +13,9 @@ import type { CheckedLock } from "../../base/options/lock.js";
 import { shardChannel } from "../../base/telemetry/channels.js";
 import type { ShardMessage } from "../../base/telemetry/messages.js";
 import { withJson } from "../../base/telemetry/publish.js";
-import { firstAbort, newController } from "../../base/util/abort.js";
+import { newController } from "../../base/util/abort.js";
 import { pause, type Timer } from "../../base/util/clock.js";
+import { tellOutside } from "../../base/util/own-context.js";
 import { acquireHold } from "../../lock/hold/acquire.js";
 import { ExclusiveHoldHandle, type Lock } from "../../lock/hold/hold.js";
 import type { LeaseSource } from "../../lock/session/cluster.js";
@@ -123,7 +124,7 @@ export class OwnShard {
       this.host.stuck(this.id, drainMs);
     });
     this.#stuck.unref?.();
-    this.#leave?.abort(reason);
+    tellOutside(() => this.#leave?.abort(reason));
   }
 
   async #run(): Promise<void> {
@@ -174,38 +175,37 @@ export class OwnShard {
   }
 
   async #own(lock: ExclusiveHoldHandle): Promise<void> {
-    const { services } = this.host.source;
     this.#state = "owned";
     this.#leave = newController();
-    const { signal } = firstAbort(services.aborts, [lock.signal, this.#leave.signal]);
-    const lost = (): void => {
+    // The loss of the lock aborts it, too, unless a move has: then the shard is leaving.
+    const { signal } = this.#leave;
+    const lost = ({ reason }: AbortSignal): void => {
       if (this.#state !== "owned") return;
-      const error = lock.signal.reason as Error;
-      this.#tell("lost", { error });
-      this.#end(error);
+      this.#tell("lost", { error: reason as Error });
+      this.#end(reason as Error);
     };
-    lock.signal.addEventListener("abort", lost, { once: true });
+    const held = lock.signal;
+    held.addEventListener("abort", () => lost(held), { once: true });
     this.#tell("owned");
     this.host.changed();
-    if (lock.signal.aborted) lost();
+    if (held.aborted) lost(held);
     const { id } = this;
     const { name, fence } = lock;
     const shard: Shard = withJson({
       ...{ id, name, fence, lock },
       get signal() {
         // To read the lock's looks at the clock: after a pause of the process, other timers may come before that of the deadline.
-        if (lock.signal.aborted) lost();
+        if (lock.signal.aborted) lost(held);
         return signal;
       },
     });
-    await this.#work(shard);
+    await this.#work(shard, signal);
   }
 
   /** Resolves when the signal has aborted and the work has settled. */
-  async #work(shard: Shard): Promise<void> {
+  async #work(shard: Shard, signal: AbortSignal): Promise<void> {
     const { clock } = this.host.source.services;
     const backoff = new Backoff(clock, PAUSES);
-    const { signal } = shard;
     if (this.host.isLeaving) return aborted(signal);
     signal.addEventListener("abort", () => this.#again?.(), { once: true });
     for (let failures = 0; !shard.signal.aborted;) {

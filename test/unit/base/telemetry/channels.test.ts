@@ -1,5 +1,6 @@
 import { describe, expect, test } from "vitest";
 import * as channels from "../../../../src/base/telemetry/channels.js";
+import * as diagnostics from "../../../../src/base/telemetry/index.js";
 
 describe("the channels", () => {
   test("have public names, which must not change", () => {
@@ -19,6 +20,10 @@ describe("the channels", () => {
     });
     expect(channels.acquireChannel.asyncEnd.name).toBe("tracing:leasehold.acquire:asyncEnd");
     expect(channels.callChannel.start.name).toBe("tracing:leasehold.call:start");
+  });
+
+  test("are all exported by leasehold/diagnostics", () => {
+    expect(Object.keys(diagnostics).sort()).toEqual(Object.keys(channels).sort());
   });
 
   test("have no subscribers unless a program subscribes", () => {

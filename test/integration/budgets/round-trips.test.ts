@@ -16,7 +16,7 @@ import { FlightMeter } from "../../support/proxies/flights.js";
 import { chosenTransport } from "../../support/transport.js";
 
 /** A machine that stands still for a moment may cut a flight in two, and never makes one of two. */
-const ATTEMPTS = 5;
+const ATTEMPTS = 10;
 /** grpc-js waits for the settings of the member. */
 const COLD = chosenTransport() === "etcd3" ? 3 : 2;
 

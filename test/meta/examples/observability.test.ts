@@ -56,9 +56,9 @@ test(
     expect(JSON.parse(stdout)).toEqual([
       ["released"],
       [
-        ...["CHANNELS", "acquireChannel", "callChannel", "electionChannel", "guardianChannel"],
-        ...["holdEndChannel", "holdLongChannel", "memberChannel", "rejoinChannel", "renewedChannel"],
-        ...["sessionChannel", "shardChannel"],
+        ...["CHANNELS", "acquireChannel", "callChannel", "credentialsChannel", "electionChannel"],
+        ...["guardianChannel", "holdEndChannel", "holdLongChannel", "memberChannel", "rejoinChannel"],
+        ...["renewedChannel", "sessionChannel", "shardChannel"],
       ],
     ]);
   },

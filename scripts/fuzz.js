@@ -39,7 +39,7 @@ async function run(folder, { file, inputs }) {
   const to = path.join(folder, "tally.json");
   rmSync(to, { force: true });
   const env = { LEASEHOLD_FUZZ: `${inputs}`, LEASEHOLD_FUZZ_TALLY: to };
-  const code = await runVitest(file, { env });
+  const code = await runVitest([file], { env });
   return { file, code, ...JSON.parse(readFileSync(to, "utf8")) };
 }
 

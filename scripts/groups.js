@@ -59,7 +59,7 @@ export const GROUPS = {
 async function onServer(name, find, variable, filter, ...more) {
   const { version } = await find().catch(exitNotRun);
   console.log(`${name} ${version}.`);
-  return runVitest(filter, { env: { [variable]: version }, args: more });
+  return runVitest([filter, ...more], { env: { [variable]: version } });
 }
 
 /** The library behind real reverse proxies. nginx and HAProxy must be there; it says which of the others are not. */
@@ -77,8 +77,8 @@ async function proxies() {
   const versions = found.join(", ");
   console.log(`${versions}.`);
   // The tests mostly wait.
-  const args = ["--maxConcurrency", "16"];
-  return runVitest("test/proxies", { env: { LEASEHOLD_PROXIES: versions }, args });
+  const args = ["test/proxies", "--maxConcurrency", "16"];
+  return runVitest(args, { env: { LEASEHOLD_PROXIES: versions } });
 }
 
 /** The library on an etcd in a container. */
@@ -88,7 +88,7 @@ async function docker() {
     const { image, made } = await provideImage({ ...process.env, ...engine.env });
     console.log(`Image ${image}: ${made}.`);
     const env = { ...engine.env, ...containersOf(image) };
-    return await runVitest("test/docker", { env, within: engine.within });
+    return await runVitest(["test/docker"], { env, within: engine.within });
   } finally {
     await engine.stop();
   }
@@ -99,7 +99,7 @@ async function ipv6() {
   const server = net.createServer().listen(0, "::1");
   await once(server, "listening").catch(exitNotRun);
   server.close();
-  return runVitest("test/ipv6", { env: { LEASEHOLD_IPV6: "::1" } });
+  return runVitest(["test/ipv6"], { env: { LEASEHOLD_IPV6: "::1" } });
 }
 
 /** The alert rules in docs/monitoring/ and their tests, by Prometheus' promtool. */
@@ -124,7 +124,7 @@ async function cliLoss(/** @type {readonly string[]} */ args) {
   if (!existsSync("/proc/self/stat")) exitNotRun(new Error("this system has no /proc"));
   await promisify(execFile)("perl", ["-MTime::HiRes=CLOCK_MONOTONIC", "-e", "1"]).catch(exitNotRun);
   console.log(`${rounds} rounds of each way to lose a lock.`);
-  return runVitest("test/cli-loss", { env: { LEASEHOLD_CLI_LOSS: rounds } });
+  return runVitest(["test/cli-loss"], { env: { LEASEHOLD_CLI_LOSS: rounds } });
 }
 
 /** `leasehold top` with 1,000 locks and 5,000 waiters. */
@@ -133,7 +133,7 @@ async function cliScale() {
     exitNotRun(new Error("there is no /proc, which has the processor times"));
   if (spawnSync("script", ["--version"]).error)
     exitNotRun(new Error("there is no script, for a pseudo-terminal"));
-  return runVitest("test/cli-scale", { env: { LEASEHOLD_CLI_SCALE: "1" } });
+  return runVitest(["test/cli-scale"], { env: { LEASEHOLD_CLI_SCALE: "1" } });
 }
 
 /**
@@ -145,7 +145,7 @@ async function onceTicks(/** @type {readonly string[]} */ args) {
   const { ticks, seed } = numbersIn(args, { ticks: 1000, seed: Date.now() % 1e9 });
   console.log(`${ticks} ticks of each scheduler, seed ${seed}.`);
   const env = { LEASEHOLD_ONCE_TICKS: ticks, LEASEHOLD_ONCE_SEED: seed };
-  return runVitest("test/meta/examples/once-schedulers.test.ts", { env });
+  return runVitest(["test/meta/examples/once-schedulers.test.ts"], { env });
 }
 
 /** A program that sets the exit code. @param {string} file */

@@ -3,16 +3,10 @@
 // Arguments are passed to vitest: `npm test -- mutex`, `npm test -- -t "aborts"`; a filter searches all tests. In CI, files that
 // failed beside others run again alone. Without an etcd, it runs the files that need none, and says which it did not run; in CI that
 // is an error, because nobody would read it.
-import { spawn } from "node:child_process";
-import { once } from "node:events";
-import os from "node:os";
-import path from "node:path";
-import { fileURLToPath } from "node:url";
 import { EtcdMissingError, exitWhenMissing, findEtcd } from "../test/support/etcd/etcd.js";
 import { filesThatNeedEtcd } from "./needs-etcd.js";
-import { newFailures, repeatable } from "./unsteady.js";
+import { runVitest } from "./vitest-run.js";
 
-const ROOT = fileURLToPath(new URL("../", import.meta.url));
 /** The projects of vitest.config.ts, and the folders of test/ that they run. */
 const SHORT = { projects: ["unit", "integration", "alone"], folders: ["unit", "integration", "interop"] };
 const LONG = { projects: ["slow", "meta", "slow-alone"], folders: ["slow", "meta", "package"] };
@@ -53,40 +47,14 @@ function explainNotRun(error, folders) {
   console.log(`\n${error.message}`);
 }
 
-/** @param {readonly string[]} args @param {NodeJS.ProcessEnv} env @returns {Promise<number>} the exit code */
-async function vitest(args, env = {}) {
-  const main = path.join(ROOT, "node_modules/vitest/vitest.mjs");
-  const reporter = path.join(ROOT, "scripts/test-reporter.js");
-  const child = spawn(process.execPath, [main, "run", `--reporter=${reporter}`, ...args], {
-    cwd: ROOT,
-    stdio: "inherit",
-    env: { ...process.env, ...env },
-  });
-  // a terminal sends Ctrl-C to vitest as well; when it ends, so does this process
-  const pass = (/** @type {NodeJS.Signals} */ name) => void (name !== "SIGINT" && child.kill(name));
-  const signals = /** @type {const} */ (["SIGINT", "SIGTERM", "SIGHUP"]);
-  for (const name of signals) process.on(name, pass);
-  const [code, signal] = await once(child, "exit");
-  for (const name of signals) process.off(name, pass);
-  return code ?? 128 + (os.constants.signals[/** @type {NodeJS.Signals} */ (signal)] ?? 0);
-}
-
-/** Runs the tests once and, if CI may repeat what failed, the failed files alone. @returns {Promise<number>} */
+/** @returns {Promise<number>} the exit code */
 async function suite() {
-  const failures = newFailures();
   const { projects, folders, next, args } = chosen(process.argv.slice(2));
   const flags = projects.map((name) => `--project=${name}`);
-  const env = { LEASEHOLD_FAILED: failures.path, ...(missing && { LEASEHOLD_WITHOUT_ETCD: "1" }) };
-  const code = await vitest([...flags, ...args], env);
+  const code = await runVitest([...flags, ...args], { env: missing && { LEASEHOLD_WITHOUT_ETCD: "1" } });
   if (missing) explainNotRun(missing, folders);
   if (code === 0 && next) console.log(`Next: ${next}`);
-  const failed = failures.read();
-  if (code !== 1 || !process.env["CI"] || !repeatable(failed)) return code;
-  console.log(`\nAgain, alone: ${failed.map(({ file }) => file).join(", ")}`);
-  const again = await vitest([...failed.map(({ file }) => file), "--maxWorkers=1", "--no-file-parallelism"]);
-  if (again === 0)
-    for (const { file, tests } of failed) console.log(`unsteady: ${file}: ${tests.join("; ")}`);
-  return again;
+  return code;
 }
 
 /**

@@ -8,7 +8,7 @@ import path from "node:path";
 /** More failed files than that are not a coincidence. */
 const MOST_FILES = 3;
 /** Files whose schedules are drawn at random: a second run proves nothing about the first. */
-const RANDOM = /random|chaos|fuzz|model|lab/;
+const RANDOM = /random|chaos|fuzz|model|lab|once-schedulers/;
 
 /** @typedef {readonly { file: string, tests: readonly string[] }[]} Failed */
 
@@ -16,7 +16,9 @@ const RANDOM = /random|chaos|fuzz|model|lab/;
 export function repeatable(failed) {
   if (failed === undefined || failed.length === 0 || failed.length > MOST_FILES) return false;
   return !failed.some(
-    ({ file }) => RANDOM.test(file) || !/test\/(integration|interop|slow|meta\/(docs|examples))\//.test(file),
+    ({ file }) =>
+      RANDOM.test(file) ||
+      !/test\/(integration|interop|slow|browser|proxies|meta\/(docs|examples))\//.test(file),
   );
 }
 

@@ -246,7 +246,7 @@ export async function share<T>(
   return flight.join({ signal, timeoutMs }, key, services);
 }
 
-function checkShare(options: ShareOptions): CheckedShare {
+function checkShare(options: Partial<ShareOptions> = {}): CheckedShare {
   const { ttlMs, staleMs, onRefreshError } = options;
   if (onRefreshError !== undefined) checkFunction("onRefreshError", onRefreshError);
   if (ttlMs === undefined) throw new TypeError("Expected ttlMs to be a number, got undefined");

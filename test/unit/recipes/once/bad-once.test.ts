@@ -1,5 +1,5 @@
 import { afterAll, describe, expect, test } from "vitest";
-import { once, Session } from "../../../../src/index.js";
+import { catchUp, once, Session, share } from "../../../../src/index.js";
 import { FakeCluster } from "../../../support/fakes/fake-connection.js";
 import { expectMisuse, outOfRange, rejection, titled, wrongType } from "../../../support/fixtures/misuse.js";
 
@@ -62,4 +62,14 @@ describe("once", () => {
       expect.stringContaining("Expected source to be a Cluster or a Session"),
     ]);
   });
+});
+
+test.each([
+  ["share", "ttlMs", () => share(session, "a", work, undefined as never)],
+  ["catchUp", "missed", () => catchUp(session, "a", [], work, undefined as never)],
+])("%s without options names %s, which is missing", async (_, option, call) => {
+  const error = await rejection(call);
+
+  expect(error).toBeInstanceOf(TypeError);
+  expect((error as Error).message).toMatch(new RegExp(`^Expected ${option} to be .*, got undefined$`));
 });

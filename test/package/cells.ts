@@ -10,7 +10,7 @@ import { weigh } from "./weights.js";
 const HERE = fileURLToPath(new URL("./", import.meta.url));
 const TYPES = path.join(HERE, "..", "types");
 const NODES = ["20.19.0", "20", "22", "24", "26"];
-const TYPESCRIPTS = ["5.4", "5.5", "5.6", "5.7", "5.8", "5.9", "6.0"];
+const TYPESCRIPTS = ["5.4", "5.5", "5.6", "5.7", "5.8", "5.9", "6.0", "7.0"];
 
 export interface Cell {
   readonly name: string;

@@ -155,7 +155,10 @@ export class EtcdUnavailableError extends LeaseholdError {
     const silence = within === undefined ? silenceOf(members) : `no etcd reached within ${within}`;
     const reasons = members.size > 0 ? `: ${failuresText(members)}` : "";
     const question = noneListens(members) ? ". Is etcd running?" : "";
-    const advice = within === undefined ? "" : `${question === "" ? "." : ""} To wait longer, pass timeoutMs`;
+    const advice =
+      within === undefined
+        ? ""
+        : `${question === "" ? "." : ""} To wait longer, first await cluster.session({ timeoutMs })`;
     super(`${silence} (${what})${reasons}${question}${advice}`, { cause: causeOf(members) });
     this.#what = what;
     this.#members = members;

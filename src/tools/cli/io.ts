@@ -235,7 +235,7 @@ const HINTS: Partial<Record<LeaseholdError["code"], readonly [exitCode: number, 
 
 /** Without the advice to set an option of the library, which the program has not. */
 export const messageOf = ({ message }: LeaseholdError): string =>
-  message.replace(/\.? To wait longer, pass timeoutMs$/, "");
+  message.replace(/\.? To wait longer, first await cluster\.session\(\{ timeoutMs \}\)$/, "");
 
 /** What any error means for the user of the command line. */
 export function cliErrorOf(error: unknown): CliError {

@@ -58,7 +58,7 @@ describe("a call of a cluster that no host has ever answered", () => {
       ["c:1", REFUSED],
     ]);
     expect((call.error as Error).message).toMatch(
-      /^no etcd reached within 3 s \(test\): a:1: .*\. Is etcd running\? To wait longer, pass timeoutMs$/,
+      /^no etcd reached within 3 s \(test\): a:1: .*\. Is etcd running\? To wait longer, first await cluster\.session\(\{ timeoutMs \}\)$/,
     );
   });
 

@@ -240,8 +240,7 @@ const MAX_NAMES = 30;
 export function checkNames(value: unknown): readonly string[] {
   const rule = `an array of 1 to ${MAX_NAMES} names`;
   if (!Array.isArray(value)) throw typeError("names", rule, value);
-  if (value.length < 1 || value.length > MAX_NAMES)
-    throw rangeError("names", rule, `${value.length} of them`);
+  if (value.length < 1 || value.length > MAX_NAMES) throw rangeError("names", rule, value.length);
   const names = Array.from(value as readonly unknown[], (name) => checkName(name));
   const sorted = [...names].sort();
   names.forEach((name, n) => {

@@ -115,8 +115,7 @@ function checkLabels(given: unknown): Readonly<Record<string, string>> {
   if (typeof given !== "object" || given === null || Array.isArray(given))
     throw typeError("labels", "an object of strings", given);
   const labels = Object.entries(given as Options);
-  if (labels.length > MAX_LABELS)
-    throw rangeError("labels", `at most ${MAX_LABELS} labels`, `${labels.length} of them`);
+  if (labels.length > MAX_LABELS) throw rangeError("labels", `at most ${MAX_LABELS} labels`, labels.length);
   for (const [name, value] of labels) {
     const rule = `a well-formed string of at most ${MAX_LABEL} bytes`;
     if (!isText(name, MAX_LABEL_NAME) || name === "")

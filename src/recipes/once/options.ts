@@ -50,8 +50,7 @@ export function checkText(name: string, slot: string): string {
   if (slot === "" || !isWellFormed(slot))
     throw rangeError("slot", "a well-formed string that is not empty", slot);
   const bytes = Buffer.byteLength(lockOf(name, slot));
-  if (bytes > 1024)
-    throw rangeError("slot", `at most 1024 bytes with its name, percent-encoded`, `${bytes} of them`);
+  if (bytes > 1024) throw rangeError("slot", "at most 1024 bytes with its name, percent-encoded", bytes);
   return slot;
 }
 

@@ -14,7 +14,7 @@ const BAD_SLOTS = [
   wrongType("slot", SLOT, undefined),
   outOfRange("slot", TEXT, "", '""'),
   outOfRange("slot", TEXT, "\ud800", '"\\ud800"'),
-  outOfRange("slot", "at most 1024 bytes with its name, percent-encoded", "/".repeat(341), '"1025 of them"'),
+  outOfRange("slot", "at most 1024 bytes with its name, percent-encoded", "/".repeat(341), "1025"),
   wrongType("slot", SLOT, new Date(0), "an object (Date)"),
   wrongType("slot", SLOT, 1n, "1n"),
   outOfRange("slot", SLOT, -1),

@@ -23,13 +23,20 @@ const COMMANDS: Readonly<Record<string, () => Promise<AnyCommand>>> = {
   completion: async () => (await import("./completion.js")).completion(allCommands),
 };
 
+/** What calls of the library are called here. */
+const CALLS = new Map([
+  ["list", "ls"],
+  ["inspect", "show"],
+]);
+
 export const isCommandName = (name: string): boolean => Object.hasOwn(COMMANDS, name);
 
 /** @throws {CliError} if there is no command of this name. */
 export async function commandOf(name: string): Promise<AnyCommand> {
   const load = isCommandName(name) ? COMMANDS[name] : undefined;
   if (load) return load();
-  const near = suggestions(name, Object.keys(COMMANDS));
+  const same = CALLS.get(name);
+  const near = same === undefined ? suggestions(name, Object.keys(COMMANDS)) : [same];
   throw usageError(`there is no command ${JSON.stringify(name)}${didYouMean(near)}`);
 }
 

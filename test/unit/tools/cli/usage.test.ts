@@ -132,3 +132,10 @@ test("no paragraph of a help has lines of its own: the terminal decides where th
   expect(texts.length).toBeGreaterThan(20);
   expect(texts.filter(([, text]) => text.includes("\n"))).toEqual([]);
 });
+
+test.each([
+  ["list", "ls"],
+  ["inspect", "show"],
+])("names the command that does what the library's %s does", async (call, name) => {
+  await expect(commandOf(call)).rejects.toThrow(`there is no command "${call}": did you mean ${name}?`);
+});

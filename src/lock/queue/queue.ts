@@ -189,9 +189,9 @@ export class Queue {
     void (waiter === own ? this.#join(waiter) : inOwnContext(() => this.#join(waiter)));
   }
 
-  /** The key that the session keeps begins to hold again, without a request. */
-  takeKept(mode: LockMode = exclusive): JoinedEntry | undefined {
-    const entry = this.tenures.take(mode);
+  /** The key that the session keeps begins to hold again, without a request. `first`: only for that one, if it is first in line. */
+  takeKept(mode: LockMode = exclusive, first?: Waiter): JoinedEntry | undefined {
+    const entry = this.tenures.take(mode, first);
     if (!entry || this.grant(entry, GRANTED)) return entry;
     this.tenures.of(entry)?.end();
     return void this.#placeGone(entry);

@@ -211,15 +211,20 @@ export class Tenures {
     this.#all = [...this.#all, tenure];
   }
 
-  /** A key that nobody has, for a caller that is to hold by it. */
-  take(mode: LockMode): JoinedEntry | undefined {
-    const tenure = this.#all.find((each) => each.mayBeTaken && each.entry.mode === mode);
-    if (!tenure) return undefined;
+  /** A key that nobody has, for a caller that is to hold by it. `first`: only if that one is first in line. */
+  take(mode: LockMode, first?: Waiter): JoinedEntry | undefined {
+    const find = (): Tenure | undefined =>
+      this.#all.find((each) => each.mayBeTaken && each.entry.mode === mode);
+    if (!find()) return undefined;
     const { lease } = this.queue;
     // After a suspend, a renewal decides whether the key is still there: a join waits for that.
-    if (!lease.open || lease.standing !== "held") return void tenure.end();
-    tenure.take();
-    return tenure.entry;
+    const isThere = lease.standing === "held" && lease.open;
+    // A listener of the session's state may just have been notified, and have locked, closed the session, or ended the wait of `first`.
+    if (first && this.line.first !== first) return undefined;
+    const tenure = find();
+    if (!isThere) return void tenure?.end();
+    tenure?.take();
+    return tenure?.entry;
   }
 
   /** The hold of an entry was released: whether its key stays. */
@@ -238,7 +243,8 @@ export class Tenures {
     for (;;) {
       const { first } = this.line;
       if (this.#all.length === 0 || !first?.sticky) return false;
-      const entry = this.queue.takeKept(first.mode);
+      const entry = this.queue.takeKept(first.mode, first);
+      if (this.line.first !== first) continue;
       if (!entry) return this.#all.some((tenure) => tenure.entry.mode === first.mode && tenure.hasLine);
       this.line.next();
       this.queue.lease.waits.delete(first);

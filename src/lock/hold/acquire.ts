@@ -399,7 +399,7 @@ export function acquireHold<H extends HoldHandle>(
     const asked = isPlain ? plain : { ...plain, reason, maxWaiting, superseding };
     const target = wait.priority === undefined ? asked : { ...asked, mode: holdMode(asked, wait.priority) };
     const kept = plain.options.sticky && !acquireChannel.hasSubscribers && takeKept(target, wait);
-    if (kept) return Promise.resolve(kept).then((entry) => taken(entry, target));
+    if (kept) return Promise.resolve(kept).then((entry) => taken(entry, target, wait));
     // The handle is that of the target.
     const by: Acquirer<HoldTarget<H>, JoinedEntry, H> = target.mode?.priority ? BY_PRIORITY : AS_HOLD;
     if (!acquireChannel.hasSubscribers) return acquire(target, wait, by);
@@ -414,10 +414,15 @@ export function acquireHold<H extends HoldHandle>(
 const holdMode = ({ options: { priorities } }: JoinTarget, level: number): LockMode =>
   prioritized(level, priorities?.agingMs ?? 1).hold;
 
-/** The caller may have closed the session right after its call: that ends it, like a call that waits. */
-function taken<H extends HoldHandle>(entry: JoinedEntry, target: HoldTarget<H>): H {
+/** The caller may have closed the session, or aborted its signal, right after its call: that ends it, like a call that waits. */
+function taken<H extends HoldHandle>(
+  entry: JoinedEntry,
+  target: HoldTarget<H>,
+  { signal }: CheckedLockWait,
+): H {
   try {
     entry.lease.assertOpen();
+    signal?.throwIfAborted();
   } catch (error) {
     queueOf(entry).leaveInBackground(entry);
     throw error;

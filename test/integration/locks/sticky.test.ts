@@ -195,6 +195,19 @@ test("a call right before the close of its session is rejected, as one that wait
   await closing;
 });
 
+test("a call right before the abort of its signal is rejected, as one that waits is", async () => {
+  const mutex = new Mutex(two.holder, "aborting", STICKY);
+  await keep("aborting", () => mutex.lock());
+  const caller = new AbortController();
+  let ran = false;
+  const call = reasonOf(mutex.withLock(() => (ran = true), { signal: caller.signal }));
+  const reason = new Error("not needed any more");
+  caller.abort(reason);
+
+  expect([await call, ran]).toEqual([reason, false]);
+  await (await mutex.lock()).release();
+});
+
 test("the first lock of a name is plain", async () => {
   await (await locked("plain")).release();
   await queued("plain", 0);

@@ -432,7 +432,8 @@ function taken<H extends HoldHandle>(
 
 /** The short way of a sticky lock whose key its session keeps. Every other case, and each error of `acquire`, is left to the long way. */
 function takeKept({ source, name, mode }: JoinTarget, { signal }: CheckedLockWait): JoinedEntry | undefined {
-  if (signal?.aborted || source.services.closed.aborted) return undefined;
+  const { services } = source;
+  if (signal?.aborted || services.closed.aborted || enclosingConflict(services, name)) return undefined;
   return source.standing?.()?.locks?.known(name)?.takeKept(mode);
 }
 

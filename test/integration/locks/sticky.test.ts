@@ -557,6 +557,19 @@ test("a permit beside others stays, and the calls of the session take those that
   for (const hold of again) await hold.release();
 });
 
+test("a call that would wait for its own async context is rejected, also if a key has stayed for it", async () => {
+  const permits = new Semaphore(two.holder, "inside", 2, STICKY);
+  const take = () => permits.acquire();
+  await keep("inside", take);
+  const holds = await Promise.all([take(), take()]);
+  await Promise.all(holds.map((hold) => hold.release()));
+  expect(await two.places("inside")).toHaveLength(2);
+
+  const inside = await permits.withPermit(() => reasonOf(take()));
+
+  expect(inside).toMatchObject({ code: "DEADLOCK" });
+});
+
 test("what shows the queue says that the key is held or kept, as etcd is told of neither, and a plain lock of it holds", async () => {
   const name = "shown/sticky";
   await keep(name);

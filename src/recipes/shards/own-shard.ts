@@ -219,7 +219,7 @@ export class OwnShard {
         if (failures % ATTEMPTS === 0) {
           this.#tell("failed", { error });
           this.host.declined(this.id, error);
-          await this.#rest();
+          await this.#rest(signal);
         } else {
           const delayMs = backoff.nextMs();
           this.host.retried(error, delayMs, this.id);
@@ -229,8 +229,9 @@ export class OwnShard {
     }
   }
 
-  /** Keeps the lock until another member takes over, or until it is ours again. */
-  #rest(): Promise<void> {
+  /** Keeps the lock until another member takes over, or until it is ours again. Whoever was told of the failure may have found the lock lost. */
+  #rest(signal: AbortSignal): Promise<void> {
+    if (signal.aborted) return Promise.resolve();
     return new Promise((resolve) => (this.#again = resolve));
   }
 }

@@ -1,0 +1,46 @@
+// Code of users that runs within a member's own: subscribers of its channel and listeners of its signals, which look at what it owns
+// after the process stood still for longer than its lease.
+import { afterEach, expect, test } from "vitest";
+import { type ShardMessage, shardChannel } from "../../../src/base/telemetry/index.js";
+import { shards } from "../../../src/index.js";
+import { twoSessions } from "../../support/fixtures/two-sessions.js";
+
+const two = twoSessions(20);
+const PATIENCE = { timeout: 20_000 };
+const TTL_SECONDS = 2;
+const OPTIONS = { count: 1, settleMs: 0, ttlSeconds: TTL_SECONDS, onRetry: () => undefined };
+
+const ends: (() => void)[] = [];
+afterEach(() => {
+  for (const end of ends.splice(0)) end();
+});
+
+/** What the channel tells of a group, in this process. */
+function told(name: string, subscriber: (message: ShardMessage) => void): ShardMessage[] {
+  const messages: ShardMessage[] = [];
+  const take = (message: unknown): void => {
+    if ((message as ShardMessage).name !== name) return;
+    messages.push(message as ShardMessage);
+    subscriber(message as ShardMessage);
+  };
+  shardChannel.subscribe(take);
+  ends.push(() => void shardChannel.unsubscribe(take));
+  return messages;
+}
+
+const standStill = (): unknown =>
+  Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, TTL_SECONDS * 1000 + 200);
+
+test("a member whose work has failed, and whose lease has passed before anybody was told, can leave", async () => {
+  const name = "reentrant/failed";
+  let stalls = 1;
+  const messages = told(name, ({ state }) => {
+    if (state !== "failed" || stalls-- <= 0) return;
+    standStill();
+    expect(feeds.owned).toEqual([]);
+  });
+  const feeds = await shards(two.cluster, name, OPTIONS, () => Promise.reject(new Error("broken here")));
+  await expect.poll(() => messages.map(({ state }) => state), PATIENCE).toContain("lost");
+
+  await feeds.close();
+});

@@ -107,8 +107,8 @@ export class OwnShard {
   move(to: string | undefined): void {
     if (this.#state !== "owned") return;
     this.#movingSince = this.host.source.services.clock.monotonic();
-    this.#tell("moving");
     this.#end(new ShardMovedError(this.host.name, this.id, to));
+    this.#tell("moving");
   }
 
   /** It should be ours again, after it was declined. */
@@ -116,6 +116,7 @@ export class OwnShard {
     this.#again?.();
   }
 
+  /** Before it is told: a subscriber may look at the shard, and find that its lock is lost. */
   #end(reason: Error): void {
     const { drainMs, source } = this.host;
     this.#state = "leaving";
@@ -181,8 +182,8 @@ export class OwnShard {
     const { signal } = this.#leave;
     const lost = ({ reason }: AbortSignal): void => {
       if (this.#state !== "owned") return;
-      this.#tell("lost", { error: reason as Error });
       this.#end(reason as Error);
+      this.#tell("lost", { error: reason as Error });
     };
     const held = lock.signal;
     held.addEventListener("abort", () => lost(held), { once: true });

@@ -130,6 +130,8 @@ class ShardGroup {
   readonly #declined = new Map<number, Timer>();
   readonly #closing = newController();
   #place: Place | undefined;
+  /** Its last one, which may not have a place yet, or no more. */
+  #session: Session | undefined;
   #state: MembershipState = "joining";
   /** The revision that it had seen when it had settled. */
   #admits = 0n;
@@ -176,12 +178,13 @@ class ShardGroup {
   async #join(): Promise<void> {
     const { name, session: options, settleMs } = this.options;
     const { signal } = this.#closing;
-    const session = await Session.open(this.cluster, { ...options, signal });
+    const session = (this.#session = await Session.open(this.cluster, { ...options, signal }));
     const lease = leaseOf(session);
     const dependent: Dependent = { sessionEnded: () => this.#sessionEnded(place) };
     const place: Place = { session, lease, key: new MemberKey(lease, name), dependent };
     lease.waits.add(dependent);
     try {
+      signal.throwIfAborted();
       this.#state = settleMs > 0 ? "joining" : "active";
       this.#admits = 0n;
       await this.#put(place);
@@ -480,6 +483,8 @@ class ShardGroup {
     const { clock } = this.#services;
     this.#closing.abort(new SessionClosedError(this.#place?.lease.leaseId ?? 0n));
     this.#settling?.cancel();
+    // Its join is not answered yet, and may never be.
+    if (!this.#place) void this.#session?.close({ drainMs: 0 });
     if (this.#own.size > 0) {
       const drained = new Promise<void>((resolve) => (this.#drained = resolve));
       this.#say("draining");
@@ -496,10 +501,9 @@ class ShardGroup {
     this.#reconciling?.cancel();
     this.#pacing?.cancel();
     this.#sayingLater?.cancel();
-    const place = this.#place;
     this.#place = undefined;
     // No hold is left to wait for.
-    await place?.session.close({ drainMs: 0 });
+    await this.#session?.close({ drainMs: 0 });
     this.#end();
   }
 }

@@ -51,6 +51,7 @@ export const shardName = (name: string, id: number): string => `${name}/shard/${
 
 /** An entry in the queue of a shard. */
 export interface ShardEntry extends Pick<SeenEntry, "leaseId" | "createRevision" | "isDelay" | "owner"> {
+  readonly key: string;
   readonly home: string | undefined;
 }
 
@@ -315,7 +316,7 @@ export class ShardView {
     const shard = this.#shardOf(key);
     if (shard === undefined) return revisions;
     const { leaseId, isDelay, owner } = new SeenEntry(kv);
-    return { ...revisions, entry: { createRevision, leaseId, isDelay, owner, home: homeIn(kv.value) } };
+    return { ...revisions, entry: { key, createRevision, leaseId, isDelay, owner, home: homeIn(kv.value) } };
   }
 
   /** Of a key that is directly in the queue of a shard. */
@@ -337,21 +338,20 @@ export class ShardView {
   #changed({ keys, before, revision }: QueueChange<SeenKey>): void {
     this.revision = revision;
     let membersChanged = false;
-    const changed = new Map<number, ShardEntry[]>();
+    const changed = new Map<number, Map<string, ShardEntry>>();
     for (const [key, last] of before) {
       const now = keys.get(key);
       const shard = this.#shardOf(key);
       if (shard === undefined) membersChanged ||= last?.member !== undefined || now?.member !== undefined;
       else {
-        const queue = changed.get(shard) ?? [...this.queue(shard)];
-        // A read gives all keys anew, and only those that differ as changes: the entry may be another object.
-        const gone = queue.findIndex((entry) => isSameEntry(entry, last?.entry));
-        if (gone !== -1) queue.splice(gone, 1);
-        if (now?.entry) queue.push(now.entry);
+        // By their keys: others may have put thousands.
+        const queue = changed.get(shard) ?? new Map(this.queue(shard).map((entry) => [entry.key, entry]));
+        if (now?.entry) queue.set(key, now.entry);
+        else queue.delete(key);
         changed.set(shard, queue);
       }
     }
-    for (const [shard, queue] of changed) this.#setQueue(shard, queue);
+    for (const [shard, queue] of changed) this.#setQueue(shard, [...queue.values()]);
     if (membersChanged) this.#setMembers([...keys.values()].flatMap(({ member }) => member ?? []));
     if (membersChanged || this.#isPlanOld(changed.keys())) this.#planned = undefined;
     for (const listener of [...this.#listeners]) listener();
@@ -383,9 +383,6 @@ export class ShardView {
     this.#keys = new Map(all.map(({ member }) => [member.key, member.modRevision]));
   }
 }
-
-const isSameEntry = (a: ShardEntry, b: ShardEntry | undefined): boolean =>
-  a.createRevision === b?.createRevision && a.leaseId === b.leaseId && a.isDelay === b.isDelay;
 
 const isSameOwner = (a: ShardOwner | undefined, b: ShardOwner | undefined): boolean =>
   a?.fence === b?.fence && a?.id === b?.id && a?.value === b?.value;

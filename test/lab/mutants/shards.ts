@@ -72,8 +72,8 @@ export const SHARDS: readonly Mutant[] = [
     patches: [
       {
         file: "recipes/shards/view.js",
-        from: "queue.findIndex((entry) => isSameEntry(entry, last?.entry));",
-        to: "queue.indexOf(last?.entry);",
+        from: "else\n                    queue.delete(key);",
+        to: "else if (queue.get(key) === last?.entry)\n                    queue.delete(key);",
       },
     ],
   },

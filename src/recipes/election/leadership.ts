@@ -67,8 +67,8 @@ export interface Leadership extends Lock {
    * (etcd 3.6 or later).
    *
    * With `campaign`, it resolves when etcd has confirmed the hand-over, so call it when your work has stopped. Under `lead`, `signal` aborts, and
-   * it resolves at once, so work may await it: the hand-over follows when the work has ended, and not before. What the work throws
-   * then because of the signal is ignored, and `lead` campaigns again after a pause.
+   * it resolves at once, so work may await it, and a `resign()` after it: the hand-over follows when the work has ended, and not before. What
+   * the work throws then because of the signal is ignored, and `lead` campaigns again after a pause.
    *
    * A candidate whose process has died counts as one that waits until its lease expires. The next one in the queue leads if `to` leaves between
    * the check and the hand-over, or if etcd rejects the hand-over; under `lead`, no call reports either. A `--max-txn-ops` below etcd's default
@@ -120,6 +120,12 @@ export class LeadershipHandle extends ExclusiveHoldHandle implements Leadership 
 
   resign(): Promise<void> {
     return this.release();
+  }
+
+  /** Under `lead`, a hand-over waits for the end of the work, which would wait for itself if it awaited this. */
+  override release(): Promise<void> {
+    const released = super.release();
+    return this.#transferred && this.#work ? Promise.resolve() : released;
   }
 
   async transfer(to: TransferTarget, options?: WaitOptions): Promise<void> {

@@ -539,6 +539,28 @@ describe("lead() whose leadership is transferred", () => {
     await done;
   });
 
+  test.each<[string, (leadership: Leadership) => Promise<void>]>([
+    ["resign()", (leadership) => leadership.resign()],
+    ["release()", (leadership) => leadership.release()],
+    ["the end of an await using", (leadership) => leadership[Symbol.asyncDispose]()],
+  ])("does not wait for its own work when that awaits %s after it", async (_, leave) => {
+    const name = `transfer/lead-and-${_}`;
+    const stop = new AbortController();
+    const work = async (leadership: Leadership) => {
+      await queued(name, 2);
+      await leadership.transfer("b");
+      await leave(leadership);
+    };
+    const done = lead(two.cluster, name, work, { ttlSeconds: 20, owner: "a", signal: stop.signal });
+    await queued(name, 1);
+    await using b = service(name, { owner: "b", transferable: true });
+
+    await expect.poll(() => b.terms.length, PATIENCE).toBe(1);
+
+    stop.abort();
+    await done;
+  });
+
   test("leads on with a running work when the candidate is not there", async () => {
     const name = "transfer/lead-refused";
     await using a = service(name, { owner: "a" });

@@ -58,6 +58,7 @@ export class Counter implements LatchCounter {
   /** By the last attempt. undefined: the latch is open, and has no keys of it. */
   enlisted(revision: bigint | undefined): void {
     this.#revision = revision;
+    if (revision === undefined) this.#unused();
   }
 
   /** An attempt to enlist it may be executed at any later time. */
@@ -89,19 +90,24 @@ export class Counter implements LatchCounter {
     if (place === undefined || revision === undefined) return;
     if (this.lease.over) throw this.lease.signal.reason as Error;
     const outcome = await this.lease.inFlight.track(this.latch.countFor(this.lease, place, revision));
+    this.#unused();
     if (outcome === "gone") {
       // The answer may be known before the end of the session is.
       await this.lease.renewNow();
       throw new LatchBrokenError(this.latch.name, "crashed", this.lease.owner);
     }
-    this.lease.waits.delete(this.#user);
     if (outcome === "reset") throw new LatchBrokenError(this.latch.name, "reset");
   }
 
   leave(): Promise<void> {
     return (this.#leaving ??= this.#leave()
       .catch(() => undefined)
-      .finally(() => this.lease.waits.delete(this.#user)));
+      .finally(() => this.#unused()));
+  }
+
+  /** It has no keys any more. */
+  #unused(): void {
+    this.lease.waits.delete(this.#user);
   }
 
   async #leave(): Promise<void> {

@@ -220,6 +220,21 @@ describe.concurrent("an enlisted counter", () => {
     expect(await keys("enlist")).toHaveLength(3);
   });
 
+  test("has no use of its session when the latch was open", async ({ expect }) => {
+    const session = { ttlSeconds: 2, releaseDelayMs: 60_000 };
+    await using cluster = connect({ hosts: two.etcd.endpoints, session });
+    const first = await cluster.session();
+    await latch("enlist-late", 1).countDown();
+    const counter = await new CountDownLatch(cluster, "enlist-late", 1).enlist();
+    await counter.countDown();
+
+    // Without its delay lease, a session is replaced, and ends when nothing uses it.
+    await revoke(two.etcd, first.leaseId | 1n);
+
+    await expect.poll(async () => (await cluster.session()).leaseId).not.toBe(first.leaseId);
+    await expect.poll(() => first.state, { timeout: 5000 }).toBe("closed");
+  });
+
   test("that leaves is no crash", async ({ expect }) => {
     const leaving = latch("leave", 1);
     const counter = await leaving.enlist();

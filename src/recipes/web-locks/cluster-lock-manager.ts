@@ -354,9 +354,11 @@ export class ClusterLockManager implements AsyncDisposable {
     request.begin(hooks);
     const { aborts } = this.#client.services;
     const { signal } = request.args;
-    const stops = [signal, this.#closing.signal].map((each) =>
-      aborts.add(each, () => request.giveUp(each?.reason)),
-    );
+    const ends = [signal, this.#closing.signal];
+    const stops = ends.map((each) => aborts.add(each, () => request.giveUp(each?.reason)));
+    // A subscriber of its start may have done so.
+    const ended = ends.find((each) => each?.aborted);
+    if (ended) request.giveUp(ended.reason);
     try {
       const hold = await request.acquired;
       this.#assertWanted(request, hold);

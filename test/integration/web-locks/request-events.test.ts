@@ -1,7 +1,7 @@
 import { channel } from "node:diagnostics_channel";
-import { setImmediate as tick } from "node:timers/promises";
+import { setImmediate as tick, setTimeout as delay } from "node:timers/promises";
 import { describe, expect, test } from "vitest";
-import type { WebLockOptions } from "../../../src/index.js";
+import { ClusterLockManager, type WebLockOptions } from "../../../src/index.js";
 import { twoManagers } from "../../support/fixtures/web-locks.js";
 
 const two = twoManagers(20);
@@ -188,6 +188,32 @@ describe("the channels locks.request.*", () => {
 
     expect(at(end({ error: "AbortError" }))).toBeLessThan(at("rejected: AbortError"));
     expect(stolen.at(-1)).toEqual(end({ steal: true }));
+  });
+
+  test.each<
+    [string, Readonly<Record<string, unknown>>, (abort: () => void, close: () => unknown) => unknown]
+  >([
+    ["aborts its signal", { message: "of the subscriber" }, (abort) => abort()],
+    ["closes its manager", { name: "InvalidStateError" }, (_, close) => close()],
+  ])("let a subscriber end a request that would wait: one that %s at its start", async (_, reason, act) => {
+    const name = `ended at its start/${_}`;
+    const held = await holding(two.locks, name);
+    const manager = new ClusterLockManager(two.cluster);
+    const giveUp = new AbortController();
+    const hear = (): void => {
+      act(
+        () => giveUp.abort(new Error("of the subscriber")),
+        () => manager.close(),
+      );
+    };
+
+    channel("locks.request.start").subscribe(hear);
+    const waiting = manager.request(name, { signal: giveUp.signal }, () => "granted");
+    channel("locks.request.start").unsubscribe(hear);
+
+    await expect(Promise.race([waiting, delay(2000, "waits")])).rejects.toMatchObject(reason);
+    held.end();
+    await held.settled;
   });
 
   test("have no event of a request whose name is too long: it never began", async () => {

@@ -15,7 +15,8 @@ export interface LatchCounter {
   /**
    * Counts, once, however often it is called. `timeoutMs` defaults to 5000. On abort: rejects at once with the signal's reason; it may
    * have counted.
-   * @throws {SessionLostError | SessionClosedError} if its session had ended: it has not counted.
+   * @throws {SessionLostError | SessionClosedError} if its session had ended before the first call: it has not counted. If it ends
+   * later, it may have.
    * @throws {LatchBrokenError} if the latch was reset. @throws {EtcdUnavailableError} if etcd does not answer in time: call it again.
    */
   countDown(options?: WaitOptions): Promise<void>;

@@ -145,8 +145,10 @@ export class Barrier {
     return answer.succeeded || answer.ranges[0]?.kvs[0]?.value === value;
   }
 
+  /** @throws the end of the session, which may have come before the answer was read. */
   #held(lease: Lease | undefined): true {
     this.#unused();
+    if (lease?.over) throw lease.signal.reason;
     this.#lease = lease;
     lease?.waits.add(this.#user);
     return true;

@@ -244,7 +244,7 @@ export class Tenures {
       const { first } = this.line;
       if (this.#all.length === 0 || !first?.sticky) return false;
       const entry = this.queue.takeKept(first.mode, first);
-      if (this.line.first !== first) continue;
+      if (!entry && this.line.first !== first) continue;
       if (!entry) return this.#all.some((tenure) => tenure.entry.mode === first.mode && tenure.hasLine);
       this.line.next();
       this.queue.lease.waits.delete(first);

@@ -293,7 +293,7 @@ export class MultiWaiter implements Dependent, AuditedWait {
       const entries = joined.map(({ entry }) => entry);
       // The answer of a join is always awaited: a delete sent before that answer could be executed first.
       // `over` reads the clock and ends the wait: the process may have been suspended before this answer was read.
-      if (this.#gaveUp || this.lease.over) return this.#leave(entries);
+      if (this.lease.over || this.#gaveUp) return this.#leave(entries);
       if (joined.every(({ result }) => result.state === "granted") && grantAll(entries)) {
         this.target.onAhead?.(0);
         return entries;

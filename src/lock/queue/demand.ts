@@ -331,10 +331,11 @@ export class Demand implements WatchListener {
   /** These have begun before the latest read was sent. */
   #tellNew(unread: readonly (readonly [Holding, WantedListener])[]): void {
     for (const [hold, listener] of unread) {
+      const { held } = hold;
       const listeners = this.#asking.get(hold);
       if (!listeners?.has(listener)) continue;
       // See `#tell`.
-      if (!hold.held) {
+      if (!held) {
         this.#lookIn(TELL_MS);
         continue;
       }
@@ -403,10 +404,11 @@ export class Demand implements WatchListener {
 
   /** A listener before it may have removed this one, or ended the hold. */
   #call(hold: Holding, listener: WantedListener, waiter: SeenEntry): void {
+    // Reads the clocks: a listener of the session's state may run now, too.
+    if (!hold.held || !this.#isBehind(waiter, hold)) return;
     const listeners = this.#asking.get(hold);
     const last = listeners?.get(listener);
     if (last === undefined || last === waiter.createRevision) return;
-    if (!this.#isBehind(waiter, hold) || !hold.held) return;
     listeners?.set(listener, waiter.createRevision);
     listener.told(waiter.contenderIn(this.entry.name, "waiting"));
   }

@@ -252,7 +252,7 @@ export class PriorityWaiter implements Dependent, AuditedWait {
   #grant(hold: JoinedEntry): JoinedEntry | undefined {
     const queue = this.#queue;
     // Reads the clock: the process may have been suspended before the answer was read.
-    if (this.#gaveUp || this.#lease.over) {
+    if (this.#lease.over || this.#gaveUp) {
       this.#gaveUp = true;
       queue.leaveInBackground(hold);
       return undefined;

@@ -317,7 +317,7 @@ export class Queue {
     if (result.state !== "unknown") waiter.options.onAhead?.(result.state === "waiting" ? result.ahead : 0);
     waiter.options.superseding?.joined(entry);
     // `over` reads the clock and ends the wait: the process may have been suspended before this answer was read.
-    if (waiter.gaveUp || this.lease.over) {
+    if (this.lease.over || waiter.gaveUp) {
       this.#waiting--;
       return this.leaveInBackground(entry);
     }

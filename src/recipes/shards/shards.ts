@@ -57,6 +57,7 @@ export interface Shards extends ShardMap {
  * On abort of `signal`: before it has resolved, rejects with the signal's reason; afterwards the same as `close()`.
  * @throws {ShardCountError} if other members have another number of shards, and `migrate` doesn't name it.
  * @throws {EtcdUnavailableError} when no member of etcd answers in time. @throws {EtcdRefusedError} when etcd rejects a request.
+ * @throws {SessionLostError} when the lease ends before its key is there.
  * @throws {SessionClosedError} when the cluster is closed. @throws {TypeError | RangeError} on bad arguments.
  */
 // eslint-disable-next-line max-params -- public: `work` comes last, as the longest argument

@@ -299,7 +299,7 @@ export const OTHERS: readonly Mutant[] = [
       { file: "lock/hold/hold.js", from: "this.#asked?.ended(this);", to: "" },
       {
         file: "lock/queue/demand.js",
-        from: "if (!this.#isBehind(waiter, hold) || !hold.held)",
+        from: "if (!hold.held || !this.#isBehind(waiter, hold))",
         to: "if (!this.#isBehind(waiter, hold))",
       },
     ],

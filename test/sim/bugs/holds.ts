@@ -26,7 +26,7 @@ export const HOLDS: readonly Bug[] = [
       { file: "lock/hold/acquire.js", from: "if (!lease.over)\n", to: "if (!lease.signal.aborted)\n" },
       {
         file: "lock/queue/queue.js",
-        from: "if (waiter.gaveUp || this.lease.over) {",
+        from: "if (this.lease.over || waiter.gaveUp) {",
         to: "if (waiter.gaveUp) {",
       },
       {
@@ -72,7 +72,7 @@ export const HOLDS: readonly Bug[] = [
       },
       {
         file: "lock/lock-all.js",
-        from: "            if (this.#gaveUp || this.lease.over)\n                return this.#leave(entries);\n",
+        from: "            if (this.lease.over || this.#gaveUp)\n                return this.#leave(entries);\n",
         to: "",
       },
     ],

@@ -113,7 +113,7 @@ export type OnceReply<T> =
  * @param slot a whole number from 0 to Number.MAX_SAFE_INTEGER, or a string, which has at most 1024 bytes with `name`, percent-encoded. A
  * name has slots of one kind only: the lock of the numbers is above those of the strings, which block it.
  * @param work gets the lock. It should stop when `lock.signal` aborts.
- * @throws {LockLostError} when the lock was lost before `work` ended, or before the mark of the run was put.
+ * @throws {LockLostError} when the lock was lost before `work` ended, or before etcd had confirmed the mark of the run, which may be there then.
  * @throws {LockReleasedError} when `work` has released the lock itself. @throws {EtcdRefusedError} when etcd rejects the mark for a TTL.
  * @throws {LockTimeoutError} after `timeoutMs`, which limits the wait, not `work`. With `ifHeld: "skip"` it limits the wait for etcd,
  * and the error is an EtcdUnavailableError.

@@ -220,7 +220,7 @@ export class CliError extends Error {
 export const usageError = (message: string): CliError => new CliError(EXIT.usage, message);
 
 const HINTS: Partial<Record<LeaseholdError["code"], readonly [exitCode: number, hint?: string]>> = {
-  ETCD_UNAVAILABLE: [EXIT.unavailable, "check --endpoints, or run leasehold doctor"],
+  ETCD_UNAVAILABLE: [EXIT.unavailable, "start etcd, check --endpoints, or run leasehold doctor"],
   LOCK_TIMEOUT: [EXIT.timedOut],
   QUEUE_FULL: [EXIT.timedOut],
   SUPERSEDED: [EXIT.timedOut],
@@ -233,9 +233,12 @@ const HINTS: Partial<Record<LeaseholdError["code"], readonly [exitCode: number, 
   LOCK_RELEASED: [EXIT.lost],
 };
 
-/** Without the advice to set an option of the library, which the program has not. */
+/** Without the advice for a program that uses the library: the hint has that of the command line. */
 export const messageOf = ({ message }: LeaseholdError): string =>
-  message.replace(/\.? To wait longer, first await cluster\.session\(\{ timeoutMs \}\)$/, "");
+  message.replace(
+    /(\. Is etcd running\?)?(\.? To wait longer, first await cluster\.session\(\{ timeoutMs \}\))?$/,
+    "",
+  );
 
 /** What any error means for the user of the command line. */
 export function cliErrorOf(error: unknown): CliError {

@@ -1,5 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { connect, Election, type Leader, Session } from "../../../src/index.js";
+import { leasesOf } from "../../support/clients/server-view.js";
 import { nextLeader } from "../../support/fixtures/next-leader.js";
 import { startTcpProxy } from "../../support/proxies/tcp-proxy.js";
 import { reasonOf, twoSessions } from "../../support/fixtures/two-sessions.js";
@@ -144,12 +145,12 @@ describe("an observer", () => {
 
   test("needs no session", async () => {
     await using cluster = connect({ hosts: two.etcd.endpoints });
-    const before = await two.etcd.etcdctl(["lease", "list"]);
+    const before = await leasesOf(two.etcd.member);
     await using observer = reading("observe/no-session", cluster);
 
     expect(await observer.next()).toBeUndefined();
 
-    expect((await two.etcd.etcdctl(["lease", "list"])).stdout).toBe(before.stdout);
+    expect(await leasesOf(two.etcd.member)).toEqual(before);
   });
 });
 

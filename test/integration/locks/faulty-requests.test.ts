@@ -9,7 +9,7 @@ import { behindProxy } from "../../support/proxies/behind-proxy.js";
 import type { Act, Rule } from "../../support/proxies/grpc-proxy.js";
 
 const TXN = "/etcdserverpb.KV/Txn";
-const TTL_SECONDS = 5;
+const TTL_SECONDS = 10;
 const FEW_TTLS = { timeoutMs: 4000 * TTL_SECONDS };
 
 const CALLS = [
@@ -31,7 +31,7 @@ const keysOf = ({ key, keys = [key!] }: Held & { key?: string; keys?: readonly s
 const inOrder = (keys: readonly (readonly [string, bigint])[]) =>
   keys.toSorted(([a], [b]) => (a < b ? -1 : 1));
 
-describe.concurrent("for every call that takes a lock,", { timeout: 40_000 }, () => {
+describe.concurrent("for every call that takes a lock,", { timeout: 60_000 }, () => {
   let etcd: EtcdCluster;
   beforeAll(async () => void (etcd = await startEtcd()), 60_000);
   afterAll(() => etcd.stop());

@@ -159,7 +159,7 @@ describe("leasehold shards", () => {
     expect([json.code, json.stderr]).toEqual([1, ""]);
     expect(objects(json.stdout)).toMatchObject([{ name: "shards/none", count: 0, members: [], moves: [] }]);
     expect([none.code, none.stdout]).toEqual([69, ""]);
-    expect(none.stderr).toMatch(/^leasehold: .*127\.0\.0\.1:1.*; check --endpoints,.*\n$/);
+    expect(none.stderr).toMatch(/^leasehold: .*127\.0\.0\.1:1.*; start etcd, check --endpoints,.*\n$/);
     expect([bad.code, bad.stderr]).toEqual([
       64,
       expect.stringMatching(/^leasehold: Expected name to be .*\n$/),

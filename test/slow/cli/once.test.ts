@@ -148,7 +148,7 @@ describe("leasehold once", () => {
     });
     expect(json).toMatchObject({ code: 1, stdout: "", stderr: "" });
     expect(none).toMatchObject({ code: 69, stdout: "" });
-    expect(none.stderr).toMatch(/^leasehold: .*127\.0\.0\.1:1.*; check --endpoints,.*\n$/);
+    expect(none.stderr).toMatch(/^leasehold: .*127\.0\.0\.1:1.*; start etcd, check --endpoints,.*\n$/);
     expect(bad).toMatchObject({
       code: 64,
       stderr: expect.stringMatching(/^leasehold: Expected name to be /) as string,

@@ -19,6 +19,8 @@ export { PortTakenError } from "../servers/server-process.js";
  * @property {(line: string) => void} tellGuardian
  */
 
+/** Of a question to a member that runs: a busy machine may need it. */
+const PATIENCE = { timeoutMs: 10_000 };
 /** etcd's errors for a request that needs a user and has no valid token. */
 const TOKEN_WANTED = /user name is empty|invalid auth token|revision of auth store is old/;
 
@@ -100,7 +102,7 @@ export class EtcdMember {
    */
   async metrics(options) {
     const { host, metricsPort } = this.#plan;
-    const { text } = await request(`http://${host}:${metricsPort}/metrics`, options);
+    const { text } = await request(`http://${host}:${metricsPort}/metrics`, { ...PATIENCE, ...options });
     return parseMetrics(text);
   }
 
@@ -120,7 +122,8 @@ export class EtcdMember {
    * @returns {Promise<any>} the answer; rejects with etcd's own message
    */
   async gateway(path, body, options) {
-    const send = () => askGateway(this, path, body, { ...options, tls: this.#plan.tls, token: this.#token });
+    const { tls } = this.#plan;
+    const send = () => askGateway(this, path, body, { ...PATIENCE, ...options, tls, token: this.#token });
     try {
       return await send();
     } catch (error) {

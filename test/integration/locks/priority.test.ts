@@ -157,7 +157,7 @@ describe("the order", () => {
     const held = await mutex(two.holder, name).lock({ priority: -1000 });
     const [call] = await inLine(name, [1000]);
 
-    expect(await reasonOf(mutex(two.session, name).lock({ timeoutMs: 200 }))).toMatchObject({
+    expect(await reasonOf(mutex(two.session, name).lock({ timeoutMs: 2000 }))).toMatchObject({
       ...{ code: "LOCK_TIMEOUT", ahead: 2 },
       holder: { key: held.key, priority: -1000, state: "holding" },
     });

@@ -291,7 +291,8 @@ describe("a call with maxWaiting", () => {
     },
   );
 
-  test("of 40 sessions at once never waits behind more than it allows, by etcd's history", async () => {
+  const crowd = { timeout: 90_000 };
+  test("of 40 sessions at once never waits behind more than it allows, by etcd's history", crowd, async () => {
     const name = "bounded/crowd";
     const maxWaiting = 4;
     const clusters = Array.from({ length: 40 }, () => connect({ hosts: two.etcd.endpoints }));

@@ -292,31 +292,35 @@ describe("a call with maxWaiting", () => {
   );
 
   const crowd = { timeout: 90_000 };
-  test("of 40 sessions at once never waits behind more than it allows, by etcd's history", crowd, async () => {
-    const name = "bounded/crowd";
-    const maxWaiting = 4;
-    const clusters = Array.from({ length: 40 }, () => connect({ hosts: two.etcd.endpoints }));
-    const fences: bigint[] = [];
-    let refused = 0;
-    await Promise.all(
-      clusters.map(async (cluster) => {
-        const mutex = new Mutex(cluster, name);
-        for (let n = 0; n < 5; n++)
-          await mutex
-            .withLock((lock) => void fences.push(lock.fence), { maxWaiting })
-            .catch((error: unknown) => {
-              expect(error).toMatchObject({ code: "QUEUE_FULL" });
-              refused++;
-            });
-      }),
-    );
-    const counts = await Promise.all(fences.map((at) => countAt(name, at)));
-    await Promise.all(clusters.map((cluster) => cluster.close()));
-    // It was full, and refused some, but not all.
-    expect(Math.max(...counts)).toBe(1 + maxWaiting);
-    expect(fences.length + refused).toBe(200);
-    expect(Math.min(fences.length, refused)).toBeGreaterThan(0);
-  });
+  test(
+    "of 40 sessions at once never waits behind more than it allows, by etcd's history",
+    crowd,
+    async () => {
+      const name = "bounded/crowd";
+      const maxWaiting = 4;
+      const clusters = Array.from({ length: 40 }, () => connect({ hosts: two.etcd.endpoints }));
+      const fences: bigint[] = [];
+      let refused = 0;
+      await Promise.all(
+        clusters.map(async (cluster) => {
+          const mutex = new Mutex(cluster, name);
+          for (let n = 0; n < 5; n++)
+            await mutex
+              .withLock((lock) => void fences.push(lock.fence), { maxWaiting })
+              .catch((error: unknown) => {
+                expect(error).toMatchObject({ code: "QUEUE_FULL" });
+                refused++;
+              });
+        }),
+      );
+      const counts = await Promise.all(fences.map((at) => countAt(name, at)));
+      await Promise.all(clusters.map((cluster) => cluster.close()));
+      // It was full, and refused some, but not all.
+      expect(Math.max(...counts)).toBe(1 + maxWaiting);
+      expect(fences.length + refused).toBe(200);
+      expect(Math.min(fences.length, refused)).toBeGreaterThan(0);
+    },
+  );
 
   test("of one process with a thousand at once refuses those for whom there is no room", async () => {
     const name = "bounded/burst";

@@ -189,7 +189,7 @@ export class Queue {
     void (waiter === own ? this.#join(waiter) : inOwnContext(() => this.#join(waiter)));
   }
 
-  /** The key that the session keeps begins to hold again, without a request. `first`: only for that one, if it is first in line. */
+  /** The key that the session keeps begins to hold again, without a request. `first`: only if that one is first in line. */
   takeKept(mode: LockMode = exclusive, first?: Waiter): JoinedEntry | undefined {
     const entry = this.tenures.take(mode, first);
     if (!entry || this.grant(entry, GRANTED)) return entry;

@@ -211,7 +211,7 @@ export class Tenures {
     this.#all = [...this.#all, tenure];
   }
 
-  /** A key that nobody has, for a caller that is to hold by it. `first`: only if that one is first in line. */
+  /** Gives a key that nobody has to a caller. `first`: only if that one is first in line. */
   take(mode: LockMode, first?: Waiter): JoinedEntry | undefined {
     const find = (): Tenure | undefined =>
       this.#all.find((each) => each.mayBeTaken && each.entry.mode === mode);

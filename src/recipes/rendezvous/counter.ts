@@ -106,7 +106,7 @@ export class Counter implements LatchCounter {
       .finally(() => this.#unused()));
   }
 
-  /** It has no keys any more. */
+  /** It has no keys any more, and needs no session. */
   #unused(): void {
     this.lease.waits.delete(this.#user);
   }

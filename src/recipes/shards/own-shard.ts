@@ -116,7 +116,7 @@ export class OwnShard {
     this.#again?.();
   }
 
-  /** Before it is told: a subscriber may look at the shard, and find that its lock is lost. */
+  /** Comes before the message about it: a subscriber may look at the shard, and find that its lock is lost. */
   #end(reason: Error): void {
     const { drainMs, source } = this.host;
     this.#state = "leaving";

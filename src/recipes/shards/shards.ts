@@ -131,7 +131,7 @@ class ShardGroup {
   readonly #declined = new Map<number, Timer>();
   readonly #closing = newController();
   #place: Place | undefined;
-  /** Its last one, which may not have a place yet, or no more. */
+  /** The last session of this member. It may have no place yet, or none any more. */
   #session: Session | undefined;
   #state: MembershipState = "joining";
   /** The revision that it had seen when it had settled. */

@@ -344,7 +344,7 @@ export class ShardView {
       const shard = this.#shardOf(key);
       if (shard === undefined) membersChanged ||= last?.member !== undefined || now?.member !== undefined;
       else {
-        // By their keys: others may have put thousands.
+        // Another client may have put thousands: each is found by its key.
         const queue = changed.get(shard) ?? new Map(this.queue(shard).map((entry) => [entry.key, entry]));
         if (now?.entry) queue.set(key, now.entry);
         else queue.delete(key);

@@ -356,7 +356,7 @@ export class ClusterLockManager implements AsyncDisposable {
     const { signal } = request.args;
     const ends = [signal, this.#closing.signal];
     const stops = ends.map((each) => aborts.add(each, () => request.giveUp(each?.reason)));
-    // A subscriber of its start may have done so.
+    // A subscriber of the start may have aborted one of them.
     const ended = ends.find((each) => each?.aborted);
     if (ended) request.giveUp(ended.reason);
     try {

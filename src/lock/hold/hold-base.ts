@@ -13,7 +13,7 @@ import type { HoldEndReason, HoldLongMessage } from "../../base/telemetry/messag
 import { withJson } from "../../base/telemetry/publish.js";
 import { firstAbort } from "../../base/util/abort.js";
 import type { Clock, Timer } from "../../base/util/clock.js";
-import { tellOutside } from "../../base/util/own-context.js";
+import { nextTick, tellOutside } from "../../base/util/own-context.js";
 import { printable } from "../../base/util/printable.js";
 import { type HoldFacts, holdMessage, type LockAbout } from "./events.js";
 import { isAbortSignal } from "../../base/util/realm.js";
@@ -260,7 +260,7 @@ export abstract class HoldBase implements LimitedHold {
     this.#about = undefined;
     if (!described) return;
     if (!holdEndChannel.hasSubscribers) {
-      if (error && reason !== "closed" && !this.observed) warnOfLoss(this.#lease, error);
+      if (error && reason !== "closed" && !this.observed) this.#warnUnlessObserved(error);
       return;
     }
     // In Node.js 20, a spread that is followed by further properties takes 30 times as long.
@@ -268,6 +268,13 @@ export abstract class HoldBase implements LimitedHold {
     // Any call may find a loss; a release is that of its caller.
     if (reason === "released") holdEndChannel.publish(message);
     else tellOutside(() => holdEndChannel.publish(message));
+  }
+
+  /** After the microtasks: a hold that was granted in this turn may be lost before its caller, who awaits it, can read its signal. */
+  #warnUnlessObserved(loss: Error): void {
+    nextTick(() => {
+      if (!this.observed) warnOfLoss(this.#lease, loss);
+    });
   }
 
   assertHeld(atLeastMs = 0): void {

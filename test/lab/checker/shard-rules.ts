@@ -40,9 +40,14 @@ function readWorks({ steps, troubles }: Facts): readonly Worked[] {
   return works;
 }
 
-/** I24: in a member, the work on a shard has settled before it runs again, and a work begins only while its process has the lock. */
+/**
+ * I24: in a member, the work on a shard has settled before it runs again, and a work begins only while its process has the lock. In the
+ * lab, time goes on between leasehold's look at the clock and the first line of the work: there, a work that finds its lock ended has
+ * begun too late if etcd had deleted its key by then.
+ */
 export const worksOneByOne: Rule = (facts) => {
   const found: Finding[] = [];
+  const exact = facts.sights.length > 0;
   const last = new Map<string, Worked>();
   for (const worked of worksOf(facts)) {
     const { p, id, lock, t, owner } = worked.run;
@@ -54,7 +59,10 @@ export const worksOneByOne: Rule = (facts) => {
     last.set(`${owner} ${lock}`, worked);
     const hold = facts.callOf.get(p, id)?.hold;
     const end = hold?.ends[0];
-    if (!worked.run.held && (end === undefined || end.t > t) && !facts.troubles.inDoubt(p, t))
+    const gone = hold && (facts.placeOf.get(hold)?.deletedSeen ?? FOREVER);
+    const begunLate =
+      exact || gone === undefined || (gone < t && !facts.troubles.stillness(p, { from: gone, to: t }));
+    if (!worked.run.held && begunLate && (end === undefined || end.t > t) && !facts.troubles.inDoubt(p, t))
       found.push({ text: `${p}#${id} began to work on ${lock} ${at(facts, t)} without its lock` });
     if (end !== undefined && end.t < t)
       found.push({

@@ -23,6 +23,10 @@ interface Course {
   /** When the work of w1 has begun once more. */
   readonly again?: number;
   readonly held?: boolean;
+  /** When the key of w1 is deleted, if it isn't by the release. */
+  readonly gone?: number;
+  /** The record is that of a lab, and not of a simulated run. */
+  readonly lab?: boolean;
   readonly fences?: string;
   readonly rev?: number;
   /** The revision at which etcd is compacted before w2 sees that. */
@@ -50,6 +54,8 @@ function course(given: Course = {}): Story {
     drained,
     again,
     held = true,
+    gone,
+    lab,
     fences = "21",
     rev = 22,
     compacted,
@@ -61,11 +67,12 @@ function course(given: Course = {}): Story {
   const story = new Story()
     .put(0, 10, `${GROUP}/members/w1`, member([], state))
     .put(0.1, 11, `${GROUP}/members/w2`, member(alone ? [0] : []))
-    .heard(0, "w1", 1, "lock/other")
     .put(1, 12, `${SHARD}/w1`, { owner: "w1/0" })
     .tell({ k: "invoke", f: "acquire", t: ns(2), p: "w1", id: 1, lock: SHARD, given: true })
     .grant(2, "w1", 1, 12, { lock: SHARD, key: `${SHARD}/w1` })
     .tell({ k: "run", t: ns(2.1), ...of, owner: "w1/0", held });
+  if (lab !== true) story.heard(0, "w1", 1, "lock/other");
+  if (gone !== undefined) story.del(gone, 14, `${SHARD}/w1`);
   if (!alone) story.put(joined, 21, `${SHARD}/w2`, { owner: "w2/0" });
   if (deleted !== undefined) story.del(deleted, 13, `${GROUP}/members/w1`);
   story.tell({ k: "moved", t: ns(moved), ...of, ...(drained !== undefined && { drained }) });
@@ -75,9 +82,9 @@ function course(given: Course = {}): Story {
     const compact = { fault: "compact", effect: "hinders", target: String(compacted) } as const;
     story.fault(40, true, compact).fault(40, false, compact);
   }
+  story.tell({ k: "end", t: ns(released), ...of, reason: "released" });
+  if (gone === undefined) story.del(released + 1, 22, `${SHARD}/w1`);
   return story
-    .tell({ k: "end", t: ns(released), ...of, reason: "released" })
-    .del(released + 1, 22, `${SHARD}/w1`)
     .tell({ k: "viewed", ...at(viewed, "w2"), rev: BigInt(rev), fences })
     .tell({ k: "settled", ...at(60, "w2"), count: 1, fences: alone ? "" : "21" });
 }
@@ -94,6 +101,8 @@ it.each([
   ["I24, for it runs twice", { again: 25 }, 1],
   ["I24, for it ran before", { again: 30.5 }, 0],
   ["I24, for its lock was not held", { held: false }, 1],
+  ["I24, for its lock ended as it began", { held: false, lab: true }, 0],
+  ["I24, for the key of its lock was gone", { held: false, lab: true, gone: 1.5 }, 1],
   ["I25", {}, 0],
   ["I25, for the work goes on", { ran: 40 }, 1],
   ["I26", {}, 0],

@@ -146,6 +146,17 @@ describe("a loss that nothing reports", () => {
     expect(warnings).toEqual([]);
   });
 
+  test("is none if its caller gets it in the microtasks after the loss, and uses its signal", async () => {
+    const { lease, lock } = lost();
+
+    lease.lose("revoked");
+    for (let n = 0; n < 10; n++) await Promise.resolve();
+    expect(lock.signal.aborted).toBe(true);
+    await emitted();
+
+    expect(warnings).toEqual([]);
+  });
+
   test("has no warning if its own process closes the session, or somebody subscribes to the ends of holds", async () => {
     const [closed, subscribed] = [lost(), lost()];
     closed.lease.close(0).catch(() => undefined);

@@ -269,9 +269,9 @@ describe.concurrent("a member that waits to enter", () => {
     expect(await aborting).toBe(reason);
     expect(aborted.state).toBe("outside");
     await came("gives-up", 1);
-    await expect(late.enter({ timeoutMs: 300 })).rejects.toMatchObject({
+    await expect(late.enter({ timeoutMs: 1500 })).rejects.toMatchObject({
       code: "WAIT_TIMEOUT",
-      message: '"gives-up" did not open within 300 ms: 1 of 3 members are missing',
+      message: '"gives-up" did not open within 1500 ms: 1 of 3 members are missing',
     });
     await came("gives-up", 1);
     expect(await isPending(entering)).toBe(true);

@@ -9,7 +9,7 @@ import type { CallPolicy } from "../../etcd/retry.js";
 import type { LockTable } from "../queue/queue.js";
 import type { KeptSnapshot, ReportingHold, ReportingWait } from "../../base/telemetry/inspect.js";
 import type { Moment } from "../../base/util/clock.js";
-import { inOwnContext, tellOutside } from "../../base/util/own-context.js";
+import { inOwnContext, nextTick, tellOutside } from "../../base/util/own-context.js";
 import { settleWithin, TaskTracker } from "../../base/util/settle.js";
 import {
   type AdoptedEntries,
@@ -165,7 +165,8 @@ class Closing {
     const drained = new Promise<void>((resolve) => {
       this.#endDrain = resolve;
       lease.signal.addEventListener("abort", () => resolve(), { once: true });
-      if (lease.holds.size === 0) resolve();
+      // After the microtasks: a call that was granted in this turn may not have its hold yet.
+      nextTick(() => void (lease.holds.size === 0 && resolve()));
     });
     lease.locks?.endTenures();
     lease.endWaits(new SessionClosedError(lease.leaseId));

@@ -1,5 +1,7 @@
 // Whoever takes a key that has stayed reads the clocks, and a listener of the session's state may run then: it locks, or closes the session.
 import { expect, test } from "vitest";
+import type { TurnWaiter } from "../../../../src/lock/hold/acquire.js";
+import type { JoinedEntry } from "../../../../src/lock/queue/entry.js";
 import { LockTable, type Queue } from "../../../../src/lock/queue/queue.js";
 import { settle } from "../../../support/fakes/fake-clock.js";
 import { FakeCluster, HEADER, LEASE_ID } from "../../../support/fakes/fake-connection.js";
@@ -75,6 +77,21 @@ test("a caller that locks in a listener of the session's state waits behind the 
   await settle();
 
   expect(order).toEqual(["next", "within"]);
+});
+
+test("a key goes to the next in line if a listener of the session's state ends the wait of the first", async () => {
+  const line: TurnWaiter<JoinedEntry>[] = [];
+  const { cluster, queue, entry } = await held(() => line[0]?.giveUp());
+  line.push(queue.join(STICKY), queue.join(STICKY));
+  const order: string[] = [];
+  line.forEach(({ granted }, n) => void granted.then(() => order.push(`caller ${n}`)));
+  cluster.clock.freeze(JEOPARDY_MS);
+
+  expect(queue.keep(entry)).toBe(true);
+  await settle();
+
+  expect(order).toEqual(["caller 1"]);
+  expect(entry.turn).toBe(2);
 });
 
 test("a key that leaves because a listener closes the session is not taken", async () => {

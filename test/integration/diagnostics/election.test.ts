@@ -43,7 +43,7 @@ test("a candidate that is elected and resigns is published", async () => {
 
 test("a leadership that is lost is published with its error", async () => {
   using events = electionNamed("loses");
-  const session = await Session.open(cluster, { ttlSeconds: 3, owner: "loser" });
+  const session = await Session.open(cluster, { ttlSeconds: 10, owner: "loser" });
   const leadership = await new Election(session, "loses").campaign("me");
   await revoke(etcd.member, session.leaseId);
   const lost = await events.first(({ state }) => state === "lost");
@@ -59,7 +59,7 @@ test("lead() is not silent while etcd is away: each retry is published with its 
   const away = connect({ hosts: proxy.endpoint, requestTimeoutMs: 200 });
   await proxy.mode("refuse");
   const stop = new AbortController();
-  const options = { ttlSeconds: 2, label: "jobs", owner: "me", signal: stop.signal };
+  const options = { ttlSeconds: 10, label: "jobs", owner: "me", signal: stop.signal };
   const done = lead(away, "outage", ({ signal }) => abortOf(AbortSignal.any([signal, stop.signal])), options);
   const retry = await events.first(({ state }) => state === "retrying");
 

@@ -50,7 +50,7 @@ test("a session that is opened, renewed and closed is published", async () => {
 });
 
 test("a session whose lease is revoked does not blame etcd or this process", async () => {
-  const session = await Session.open(cluster, { ttlSeconds: 3 });
+  const session = await Session.open(cluster, { ttlSeconds: 10 });
   await revoke(etcd.member, session.leaseId);
   const error = (await abortOf(session.signal)) as SessionLostError;
 

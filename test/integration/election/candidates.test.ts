@@ -115,7 +115,7 @@ describe("the candidates of an election", () => {
       const name = "candidates/adopted";
       const beside = (of: string) => `/leasehold/candidates/${prefix ?? ""}${name}/${of}`;
       await using cluster = connect({ hosts: two.etcd.endpoints, prefix });
-      const session = await Session.open(cluster, { ttlSeconds: 3 });
+      const session = await Session.open(cluster, { ttlSeconds: 5 });
       for (const of of ["claimed", "unclaimed"])
         await new Election(session, `${name}/${of}`).campaign("v", { transferable: true });
       await queued(beside("claimed"), 1);

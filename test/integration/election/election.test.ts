@@ -173,7 +173,7 @@ describe("a leader", () => {
 
   test("whose session is revoked learns of it, and can proclaim nothing more", async () => {
     await using cluster = connect({ hosts: two.etcd.endpoints });
-    const session = await Session.open(cluster, { ttlSeconds: 3 });
+    const session = await Session.open(cluster, { ttlSeconds: 10 });
     const leadership = await new Election(session, "lead/revoked").campaign("x");
 
     await revoke(two.etcd.member, session.leaseId);

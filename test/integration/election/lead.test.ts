@@ -12,7 +12,8 @@ import { reasonOf, twoSessions } from "../../support/fixtures/two-sessions.js";
 import { abortOf, queued as joined } from "../../support/clients/session-client.js";
 import { revoke, timeToLive } from "../../support/clients/lease-calls.js";
 
-const TTL_SECONDS = 2;
+/** Longer than a process stands still on a busy machine. */
+const TTL_SECONDS = 10;
 
 const two = twoSessions(20);
 const { places } = two;
@@ -101,7 +102,7 @@ test.each<[string, LeadOptions, { ttl: number; owner: string; keys: number }]>([
 describe("a service that leads", () => {
   test("is stopped by its signal: its work ends by itself, renewed all the while, then it has resigned", async () => {
     const name = "lead/stop";
-    await using it = service(name, { owner: "replica-1" });
+    await using it = service(name, { owner: "replica-1", ttlSeconds: 3 });
     const { leadership, resolve } = await it.term();
     expect((await leaderOf(name))?.value).toBe("replica-1");
     let settled = false;

@@ -159,7 +159,7 @@ describe("with connect({ prefix }) and a role for the prefix", () => {
     const blocker = await block(sessions[0], name);
 
     expect(await tryTake?.(sessions[1], name)).toBeUndefined();
-    expect(await reasonOf(take(sessions[1], name, { timeoutMs: 300 }))).toMatchObject({
+    expect(await reasonOf(take(sessions[1], name, { timeoutMs: 1000 }))).toMatchObject({
       code: "LOCK_TIMEOUT",
       holder: { name, key: keyOf(blocker) },
     });

@@ -162,7 +162,7 @@ describe("with connect({ prefix })", () => {
   });
 
   test("the sweep of late keys deletes those under the prefix, and spares the rest of the lease", async () => {
-    const session = await Session.open(prod, { ttlSeconds: 2 });
+    const session = await Session.open(prod, { ttlSeconds: 10 });
     const lease = session.leaseId;
     const value = encode(JSON.stringify({ owner: "late", since: new Date().toISOString(), id: "late" }));
     const hex = lease.toString(16);
@@ -179,7 +179,7 @@ describe("with connect({ prefix })", () => {
   });
 
   test("an adopted lease keeps its entry of the name that is the prefix without the slash", async () => {
-    const session = await Session.open(plain, { ttlSeconds: 2 });
+    const session = await Session.open(plain, { ttlSeconds: 4 });
     const { key } = await new Mutex(session, "prod").lock();
     const unclaimed = await new Mutex(session, "prod/unclaimed").lock();
 

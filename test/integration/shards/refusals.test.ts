@@ -94,7 +94,7 @@ test("a member that is to be replaced keeps its shards until the group knows, al
   const [moved, refused]: [number[], (number | undefined)[]] = [[], []];
   const onRetry = (_error: unknown, _delayMs: number, shard?: number) => void refused.push(shard);
   const saysRefused = () => refused.filter((shard) => shard === undefined).length;
-  const options = { count: COUNT, settleMs: 0, ttlSeconds: 3, releaseDelayMs: 1000, onRetry };
+  const options = { count: COUNT, settleMs: 0, ttlSeconds: 10, releaseDelayMs: 1000, onRetry };
   await shards(cluster, name, options, async ({ id, signal }) => {
     await once(signal, "abort");
     if (signal.reason instanceof ShardMovedError) moved.push(id);

@@ -57,7 +57,7 @@ class Group implements AsyncDisposable {
       id,
       value: `http://${id}`,
       settleMs: 0,
-      ttlSeconds: 3,
+      ttlSeconds: 10,
       ...this.options,
       ...more,
     };

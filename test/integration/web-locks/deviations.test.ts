@@ -25,9 +25,10 @@ import { counted, counts, holding, twoManagers } from "../../support/fixtures/we
 import { abortOf, settledYet } from "../../support/clients/session-client.js";
 import { revoke } from "../../support/clients/lease-calls.js";
 
+/** Of a process that is killed. */
 const TTL_SECONDS = 2;
 const PROGRAM = fileURLToPath(new URL("../../support/programs/web-locks-program.js", import.meta.url));
-const two = twoManagers(TTL_SECONDS);
+const two = twoManagers(10);
 
 /** A process that already holds the lock with this key. */
 async function holder(name: string): Promise<ChildProcess & AsyncDisposable & { readonly key: string }> {

@@ -27,7 +27,7 @@ import { type AcquireTarget, type LockAbout, publishRejoin, traceAcquire } from 
 import { HoldHandle } from "./hold.js";
 import { enclosingConflict, enclosingHold } from "./reentrancy.js";
 
-/** The last part of a wait, in which the queue is read so that a timeout can name the holder. */
+/** The last part of a wait, in which the queue is read so that a timeout can name the holder: longer where etcd answers slowly. */
 const PROBE_MS = 500;
 /** A read that has waited so long, and several times as long as the last answer took, counts as unanswered. */
 const UNANSWERED_MS = 400;
@@ -271,8 +271,9 @@ class HolderProbe {
     private readonly waiter: Pick<TurnWaiter<unknown>, "joined" | "waitingFor">,
     limitMs: number,
   ) {
-    const probeMs = Math.min(PROBE_MS, limitMs / 2);
-    this.#timer = lease.services.clock.after(limitMs - probeMs, () => void this.#read(probeMs));
+    const { clock, client } = lease.services;
+    const probeMs = Math.min(Math.max(PROBE_MS, ROUND_TRIPS * client.hosts.roundTripMs), limitMs / 2);
+    this.#timer = clock.after(limitMs - probeMs, () => void this.#read(probeMs));
   }
 
   cancel(): void {

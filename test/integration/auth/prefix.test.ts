@@ -40,7 +40,7 @@ describe("a user whose role covers one prefix", () => {
     await expect.poll(() => etcd.keysIn(name)).toHaveLength(2);
     const second = serve(2);
     await expect.poll(() => etcd.keysIn(name)).toHaveLength(3);
-    const late = await reasonOf(new Mutex(cluster, name).lock({ timeoutMs: 300 }));
+    const late = await reasonOf(new Mutex(cluster, name).lock({ timeoutMs: 2000 }));
     await lock.release();
     await Promise.all([first, second]);
 

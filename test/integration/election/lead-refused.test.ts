@@ -22,7 +22,7 @@ function untilStopped() {
     await new Promise((resolve) => stop.signal.addEventListener("abort", resolve));
   };
   const onRetry = (...retried: Retried) => void retries.push(retried);
-  return { stop, terms, retries, work, options: { signal: stop.signal, onRetry, ttlSeconds: 3 } };
+  return { stop, terms, retries, work, options: { signal: stop.signal, onRetry, ttlSeconds: 10 } };
 }
 
 describe("on an etcd that is full", () => {

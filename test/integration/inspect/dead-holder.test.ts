@@ -96,7 +96,9 @@ describe("a dead holder is told from one that holds", () => {
   });
 
   test("by a LockTimeoutError", async () => {
-    const { found, isLeft } = await during(() => reasonOf(new Mutex(cluster, NAME).lock({ timeoutMs: 700 })));
+    const { found, isLeft } = await during(() =>
+      reasonOf(new Mutex(cluster, NAME).lock({ timeoutMs: 2000 })),
+    );
 
     expect(found).toMatchObject({ code: "LOCK_TIMEOUT", holder: { state: "dead" }, ahead: 2 });
     const { message } = found as Error;

@@ -89,7 +89,7 @@ describe("forceRelease()", () => {
     const name = "force/timeout";
     const key = Buffer.concat([Buffer.from(`${name}/`), Buffer.of(0xff)]).toString("base64");
     await two.etcd.member.gateway("/v3/kv/put", { key });
-    const error = await reasonOf(new Mutex(two.cluster, name).lock({ timeoutMs: 500 }));
+    const error = await reasonOf(new Mutex(two.cluster, name).lock({ timeoutMs: 2000 }));
 
     expect(await forceRelease(two.cluster, (error as LockTimeoutError).holder!)).toBeDefined();
 

@@ -188,7 +188,7 @@ describe("keys of other programs under the name", () => {
     await putKeys(two.etcd.member, keys, { leaseId });
 
     const { holders, waiters, total } = await inspect(two.cluster, name, { limit: 3 });
-    const timedOut = await reasonOf(new Mutex(two.cluster, name).lock({ timeoutMs: 1000 }));
+    const timedOut = await reasonOf(new Mutex(two.cluster, name).lock({ timeoutMs: 4000 }));
 
     expect(timedOut).toMatchObject({ code: "LOCK_TIMEOUT", ahead: 2500, holder: { key: keys[0] } });
     expect(total).toEqual({ holders: 1, waiters: 2499 });

@@ -106,13 +106,16 @@ describe("withLock with maxHoldMs", () => {
   test("lets work stop on the signal before the next holder starts", async () => {
     const log: string[] = [];
     const mutex = new Mutex(session, "stops", options);
+    let begin = () => {};
+    const begun = new Promise<void>((resolve) => (begin = resolve));
     const first = mutex.withLock(async (lock) => {
+      begin();
       await lost(lock);
       // The work of stopping, which takes a few turns and a call to etcd.
       await keysOf("stops");
       log.push("stopped");
     });
-    await expect.poll(() => keysOf("stops")).toBe(1);
+    await begun;
     const second = new Mutex(other, "stops").withLock(() => log.push("started"));
 
     await expect(first).rejects.toMatchObject(LOSS);

@@ -39,7 +39,7 @@ describe("a semaphore", () => {
     const [a, b] = semaphoresOf(name, 3);
     const held = [await a.acquire(), ...(await Promise.all([b.acquire(), a.acquire()]))];
     expect(await b.tryAcquire()).toBeUndefined();
-    const late = await reasonOf(b.acquire({ timeoutMs: 300 }));
+    const late = await reasonOf(b.acquire({ timeoutMs: 2000 }));
     expect(late).toMatchObject({ lockName: name, ahead: 3, holder: { key: held[0]!.key } });
     // Its key is deleted in the background.
     await queued(name, 3);

@@ -103,13 +103,14 @@ describe.concurrent.each(titled(SUBJECTS))("a wait for %s", { timeout: 40_000 },
     const between = block(two.holder, name);
     await queued(name, 2);
 
-    const error = await reasonOf(take(two.session, name, { timeoutMs: 1000 }));
+    const timeoutMs = 3000;
+    const error = await reasonOf(take(two.session, name, { timeoutMs }));
 
     expect(error).toBeInstanceOf(LockTimeoutError);
     const owner = promises(subject, "owner") ? "the holder" : undefined;
     expect(error).toMatchObject({
       code: "LOCK_TIMEOUT",
-      ...{ lockName: name, timeoutMs: 1000, ahead: 2 },
+      ...{ lockName: name, timeoutMs, ahead: 2 },
       holder: {
         ...{ key: keyOf(blocker), state: "holding", revision: blocker.revision, owner },
         leaseId: two.holder.leaseId,
@@ -438,11 +439,13 @@ describe("a LockTimeoutError", () => {
     const name = "timeout/told";
     const lock = await new Mutex(two.holder, name).lock();
 
-    const error = (await reasonOf(new Mutex(two.session, name).lock({ timeoutMs: 300 }))) as LockTimeoutError;
+    const error = (await reasonOf(
+      new Mutex(two.session, name).lock({ timeoutMs: 2000 }),
+    )) as LockTimeoutError;
 
     const { holder, message } = error;
     expect(message).toBe(
-      `Lock "${name}" not acquired within 300 ms, held by the holder, 1 ahead in the queue`,
+      `Lock "${name}" not acquired within 2000 ms, held by the holder, 1 ahead in the queue`,
     );
     expect(holder!.since!.getTime()).toBeLessThanOrEqual(Date.now());
     expect(holder!.ttlRemainingMs).toBeGreaterThan(0);
@@ -455,7 +458,7 @@ describe("a LockTimeoutError", () => {
     const name = "timeout/foreign";
     await putKey(`${name}/1234`, "");
 
-    const error = await reasonOf(new Mutex(two.session, name).lock({ timeoutMs: 300 }));
+    const error = await reasonOf(new Mutex(two.session, name).lock({ timeoutMs: 2000 }));
 
     expect(error).toMatchObject({
       ahead: 1,

@@ -312,7 +312,7 @@ describe("a caller that gives up", () => {
     await queued("gives-up", 2);
     stop.abort(new Error("enough"));
     expect(await aborted).toMatchObject({ message: "enough" });
-    const late = await reasonOf(once(two.session, "gives-up", 1, never, { timeoutMs: 200 }));
+    const late = await reasonOf(once(two.session, "gives-up", 1, never, { timeoutMs: 2000 }));
     expect(late).toMatchObject({ code: "LOCK_TIMEOUT", holder: { owner: "the holder" } });
 
     await held.release();

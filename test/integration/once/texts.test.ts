@@ -187,7 +187,7 @@ describe("while a string is running, a call", () => {
     expect(await failing).toBeInstanceOf(OnceRunningError);
     expect(await failing).toMatchObject({ lockName: "running/a", owner: "the holder" });
     expect(httpStatusOf(await failing)).toBe(409);
-    const late = reasonOf(once(two.session, "running", "a", never, { ifRunning: "wait", timeoutMs: 200 }));
+    const late = reasonOf(once(two.session, "running", "a", never, { ifRunning: "wait", timeoutMs: 2000 }));
     expect(await late).toMatchObject({
       code: "LOCK_TIMEOUT",
       message: expect.stringContaining("the holder") as string,

@@ -59,7 +59,7 @@ describe("with connect({ prefix })", () => {
       const blocker = await block(peer, name);
 
       expect(await tryTake?.(prod, name)).toBeUndefined();
-      const late = await reasonOf(take(prod, name, { timeoutMs: 500 }));
+      const late = await reasonOf(take(prod, name, { timeoutMs: 2000 }));
       const contender = { name, key: keyOf(blocker), revision: blocker.revision };
       expect(late).toMatchObject({ code: "LOCK_TIMEOUT", lockName: name, ahead: 1, holder: contender });
       // Its key is deleted in the background.
@@ -149,7 +149,7 @@ describe("with connect({ prefix })", () => {
   });
 
   test("a session is adopted with its entry, key and fence", async () => {
-    const session = await Session.open(prod, { ttlSeconds: 10 });
+    const session = await Session.open(prod, { ttlSeconds: 4 });
     const lock = await new Mutex(session, "adopted").lock();
     const leaseId = await session.orphan();
 
@@ -162,7 +162,7 @@ describe("with connect({ prefix })", () => {
   });
 
   test("the sweep of late keys deletes those under the prefix, and spares the rest of the lease", async () => {
-    const session = await Session.open(prod, { ttlSeconds: 10 });
+    const session = await Session.open(prod, { ttlSeconds: 4 });
     const lease = session.leaseId;
     const value = encode(JSON.stringify({ owner: "late", since: new Date().toISOString(), id: "late" }));
     const hex = lease.toString(16);

@@ -148,9 +148,9 @@ describe.concurrent("a barrier that breaks with its holder", () => {
 describe.concurrent("a wait for a barrier", () => {
   test("ends after its time, and names the holder", async ({ expect }) => {
     await new Barrier(two.holder, "timeout").hold({ onCrash: "break" });
-    await expect(barrier("timeout").wait({ timeoutMs: 200 })).rejects.toMatchObject({
+    await expect(barrier("timeout").wait({ timeoutMs: 1500 })).rejects.toMatchObject({
       code: "WAIT_TIMEOUT",
-      message: '"timeout" did not open within 200 ms: it is still held by the holder',
+      message: '"timeout" did not open within 1500 ms: it is still held by the holder',
     });
   });
 

@@ -168,11 +168,11 @@ describe.concurrent("a wait for a latch", () => {
     const slow = latch("timeout", 3);
     await slow.countDown();
     const other = slow.wait();
-    await expect(slow.wait({ timeoutMs: 300 })).rejects.toMatchObject({
+    await expect(slow.wait({ timeoutMs: 1500 })).rejects.toMatchObject({
       code: "WAIT_TIMEOUT",
       lockName: "timeout",
-      timeoutMs: 300,
-      message: '"timeout" did not open within 300 ms: 2 of 3 counts are missing',
+      timeoutMs: 1500,
+      message: '"timeout" did not open within 1500 ms: 2 of 3 counts are missing',
     });
     await slow.countDown();
     await slow.countDown();

@@ -609,7 +609,7 @@ describe("the queue shows one contender for an entry with its delay key", () => 
     ]);
     const election = new Election(others, "shown/b");
     expect((await election.leader())?.key).toBe(term.key);
-    await expect(new Mutex(others, "shown/a").lock({ timeoutMs: 700 })).rejects.toMatchObject({
+    await expect(new Mutex(others, "shown/a").lock({ timeoutMs: 2000 })).rejects.toMatchObject({
       ahead: 2,
     });
     const observed = election.observe();

@@ -60,12 +60,15 @@ function followSession(as, session) {
 function followLock(as, lock) {
   locks.set(as, lock);
   sampler.follow(as, lock);
-  const ended = () => {
+  const ended = async () => {
     sampler.sample();
-    send({ type: "ended", lock: as, at: now(), held: lock.held, reason: shapeOf(lock.signal.reason) });
+    const end = { at: now(), held: lock.held };
+    // It waits until etcd has said why a key is gone.
+    await lock.release().catch(() => undefined);
+    send({ type: "ended", lock: as, ...end, reason: shapeOf(lock.signal.reason) });
   };
-  if (lock.signal.aborted) ended();
-  else lock.signal.addEventListener("abort", ended, { once: true });
+  if (lock.signal.aborted) void ended();
+  else lock.signal.addEventListener("abort", () => void ended(), { once: true });
 }
 
 /** @typedef {import("./workers.js").TakeOptions} TakeOptions */

@@ -21,7 +21,9 @@ type Notifiable = Map<Place, bigint>;
 function notGranted(facts: Facts, place: Place, notifiable: Notifiable): Finding[] {
   const { key, create, owner, headSeen, deletedSeen } = place;
   if (headSeen === undefined) return [];
-  const end = facts.firstHoldOf.get(place)?.granted ?? deletedSeen ?? facts.end;
+  const ended = facts.firstHoldOf.get(place)?.granted ?? deletedSeen ?? facts.end;
+  // A process that is killed waits no longer. How late etcd ends its lease is up to etcd.
+  const end = earlier(ended, facts.troubles.killedAt(processOf(owner) ?? ""));
   if (end <= facts.troubles.limit(processOf(owner), notifiableFrom(facts, place, notifiable))) return [];
   const ns = end - headSeen;
   const whose = owner === undefined ? "" : ` of ${owner}`;
@@ -39,7 +41,9 @@ function notifiableFrom(facts: Facts, place: Place, notifiable: Notifiable): big
   const { headSeen = 0n } = place;
   const spoken = silentBefore(facts, place).map((silent) => {
     const from = later(headSeen, notifiableFrom(facts, silent, notifiable));
-    const due = facts.troubles.limit(processOf(silent.owner), from);
+    const p = processOf(silent.owner);
+    const limit = facts.troubles.limit(p, from);
+    const due = facts.troubles.killedAt(p ?? "") <= limit ? FOREVER : limit;
     // A waiter that is late without a reason excuses nobody.
     return spokeAt(silent) <= due ? spokeAt(silent) : headSeen;
   });

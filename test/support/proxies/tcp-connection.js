@@ -61,7 +61,7 @@ class Lane {
 
   /** @param {boolean} failed */
   #closed(failed) {
-    if (this.#connection.swallows(this.#way)) return;
+    if (this.#connection.swallows(this.#way)) return void this.#connection.spoil();
     if (failed && this.#connection.state === "pass") reset(this.#to);
     else this.drain();
   }

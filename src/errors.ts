@@ -365,8 +365,8 @@ export class LockReleasedError extends LeaseholdError {
 /**
  * `timeoutMs` passed before the caller's turn came: etcd has said that an entry is ahead. If it has not, or has fallen silent
  * since, the error is EtcdUnavailableError, but for a limit of 50 ms or less, or of less than three of etcd's last answer: that
- * is a timeout unless attempts have failed. `holder` and `ahead` are etcd's answer from the last part of that time, half a second
- * at most. They are undefined if that answer was under way.
+ * is a timeout unless attempts have failed. `holder` and `ahead` are etcd's answer from the last part of that time: half a second, or
+ * three times as long as etcd's last answer took, but at most half of it. They are undefined if that answer was under way.
  */
 export class LockTimeoutError extends LeaseholdError {
   readonly code = "LOCK_TIMEOUT";

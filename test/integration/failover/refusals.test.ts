@@ -314,7 +314,7 @@ describe("hosts of two etcd clusters in one list", () => {
     await ours.server.stop();
     client.pool.fail(client.pool.current);
 
-    const { outcome } = await call(client, 500);
+    const { outcome } = await call(client, 2000);
     expect(outcome).toMatchObject({ code: "ETCD_UNAVAILABLE" });
     expect((outcome as Error).message).toMatch(/belongs to the etcd cluster 9, but .* to 7/);
   });

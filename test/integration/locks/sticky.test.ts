@@ -471,16 +471,21 @@ describe("a try of another session", () => {
   test.each(TRIES)(
     "gets the lock if nobody has the key that has stayed: of %s",
     async (what, take, tries) => {
-      const name = `tries/${slug(what)}`;
-      await keep(name, () => take(two.holder, name) as Promise<Held>);
-      const [key] = await keysOf(name);
+      // A try waits for some round trips only. On a busy machine, the session that has the key may answer later: then another name is tried.
+      for (let n = 0; ; n++) {
+        const name = `tries/${slug(what)}-${n}`;
+        await keep(name, () => take(two.holder, name) as Promise<Held>);
+        const [key] = await keysOf(name);
 
-      const hold = await tries(two.session, name);
+        const hold = await tries(two.session, name);
 
-      expect(hold?.held).toBe(true);
-      const there = await keysOf(name);
-      expect(there).toHaveLength(1);
-      expect(there).not.toContain(key);
+        if (hold === undefined && n < 5) continue;
+        expect(hold?.held).toBe(true);
+        const there = await keysOf(name);
+        expect(there).toHaveLength(1);
+        expect(there).not.toContain(key);
+        return;
+      }
     },
   );
 

@@ -21,6 +21,15 @@ const woken = (after: number) =>
     .ask(2, "w2", 1, 11)
     .release(20, "w1", 1, 12)
     .grant(21 + after, "w2", 1, 11);
+/** A waiter that comes to the head at 20 ms is killed, and etcd is late to end its lease. */
+const killedWaiter = (at: number) =>
+  new Story()
+    .ask(0, "w1", 1, 10)
+    .grant(1, "w1", 1, 10)
+    .ask(2, "w2", 1, 11)
+    .release(20, "w1", 1, 12)
+    .killed("w2", at)
+    .del(20_000, 13, "lock/a/w2");
 /** A waiter is aborted at 110 ms. */
 const aborted = (turns: number, goneAt: number) =>
   goodStory()
@@ -285,6 +294,11 @@ it.each<readonly [Label, string, Story, Story]>([
     ...(["I7", "a fault of etcd, until one TTL after the cluster has settled"] as const),
     woken(10_900).hindered(15, 3000),
     woken(11_100).hindered(15, 3000),
+  ],
+  [
+    ...(["I7", "a process that was killed in time, from then on"] as const),
+    killedWaiter(1000),
+    killedWaiter(15_000),
   ],
   [
     ...(["I9", "a stall, for its length"] as const),

@@ -16,6 +16,7 @@ import {
   titled,
   tried,
 } from "../../support/fixtures/subjects.js";
+import { startTcpProxy } from "../../support/proxies/tcp-proxy.js";
 import { reasonOf, twoSessions } from "../../support/fixtures/two-sessions.js";
 
 /** No renewal falls into a test. */
@@ -451,6 +452,22 @@ describe("a LockTimeoutError", () => {
     expect(holder!.ttlRemainingMs).toBeGreaterThan(0);
     expect(holder!.ttlRemainingMs).toBeLessThanOrEqual(TTL_SECONDS * 1000);
     expect(JSON.parse(JSON.stringify(error))).toMatchObject({ holder: { revision: String(lock.fence) } });
+    await lock.release();
+  });
+
+  test("names the holder where each answer of etcd takes longer than half a second", async () => {
+    const name = "timeout/far";
+    await using far = await startTcpProxy({ port: two.etcd.member.clientPort });
+    await using cluster = connect({ hosts: far.endpoint });
+    const session = await Session.open(cluster, { ttlSeconds: 30 });
+    const lock = await new Mutex(two.holder, name).lock();
+    far.delay(350);
+    await new Mutex(session, "timeout/nearby").withLock(() => undefined);
+
+    const error = await reasonOf(new Mutex(session, name).lock({ timeoutMs: 3000 }));
+
+    expect(error).toMatchObject({ code: "LOCK_TIMEOUT", ahead: 1, holder: { key: lock.key } });
+    far.delay(0);
     await lock.release();
   });
 
